@@ -1,0 +1,207 @@
+"""Guards on the source itself: each stands for a failure that others had."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIPPED_FOLDERS = {"tests", "dist", "out"}
+HEAVY = {"torch", "diffusers", "transformers", "accelerate", "safetensors", "PIL", "scipy"}
+BLENDER = {"bpy", "bpy_extras", "bmesh", "mathutils", "gpu", "blf", "addon_utils", "_bpy"}
+BOTH_SIDES = ("__init__.py", "optimizations.py")
+BOTH_SIDES_OF_GENERATOR = (
+    "messages.py",
+    "wire.py",
+    "errors.py",
+    "seeds.py",
+    "client.py",
+    "jobs.py",
+)
+SHIPPED_FOLDERS = ("generator_process", "operators", "panels")
+
+
+def _project_files() -> list[Path]:
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).parts
+        if parts[0] not in SKIPPED_FOLDERS and not any(part.startswith(".") for part in parts):
+            found.append(path)
+    return found
+
+
+SOURCES = _project_files()
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _is_shipped(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] in SHIPPED_FOLDERS or (len(parts) == 1 and parts[0] != "dev.py")
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported_modules(tree: ast.AST) -> set[str]:
+    """Return the top-level names that are imported absolutely, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def forbidden_modules(relative: Path) -> set[str]:
+    """Return what this file must not import: the boundary between the two processes."""
+    top = relative.parts[0]
+    if top == "generator_process":
+        both = len(relative.parts) == 2 and relative.name in BOTH_SIDES_OF_GENERATOR
+        return BLENDER | HEAVY if both else BLENDER
+    if relative.as_posix() in BOTH_SIDES:
+        return BLENDER | HEAVY
+    if top in {"scripts", "benchmarks", "dev.py"}:
+        return set()
+    return HEAVY
+
+
+def unsafe_calls(tree: ast.AST) -> list[str]:
+    """Return the calls that run a shell or code out of data."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec", "__import__"}:
+            found.append(f"line {node.lineno}: {node.func.id}()")
+        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "os.system":
+            found.append(f"line {node.lineno}: os.system()")
+        for keyword in node.keywords:
+            value = keyword.value
+            if keyword.arg == "shell" and not (
+                isinstance(value, ast.Constant) and value.value is False
+            ):
+                found.append(f"line {node.lineno}: shell=")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_imports_keep_to_the_process_boundary(path: Path):
+    relative = path.relative_to(ROOT)
+    wrong = imported_modules(_tree(path)) & forbidden_modules(relative)
+    assert not wrong, f"{relative} imports {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if _is_shipped(p)], ids=_name)
+def test_shipped_file_uses_relative_imports_only(path: Path):
+    """P002: the add-on works under any package name."""
+    siblings = {p.stem for p in ROOT.glob("*.py")} | set(SHIPPED_FOLDERS) | {"tessera", "bl_ext"}
+    wrong = imported_modules(_tree(path)) & (siblings - {"__init__"})
+    assert not wrong, f"import {sorted(wrong)} relatively"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if _is_shipped(p)], ids=_name)
+def test_shipped_file_names_its_licence_and_its_side(path: Path):
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# SPDX-License-Identifier: GPL-3.0-or-later\n")
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    assert re.search(r"Side: (both|Blender|generator)\.", docstring), "name the side"
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=_name)
+def test_file_has_a_docstring_and_at_most_400_lines(path: Path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 400
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), "say what the file is for"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_no_shell_and_no_code_out_of_data(path: Path):
+    """P010: a space in a path cuts a command line; a frame or a model must not run code."""
+    assert unsafe_calls(_tree(path)) == []
+    modules = imported_modules(_tree(path))
+    assert not modules & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_no_bgl(path: Path):
+    """P021: Blender 5.0 has no bgl."""
+    assert "bgl" not in imported_modules(_tree(path))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_no_machine_path(path: Path):
+    text = path.read_text(encoding="utf-8")
+    found = re.findall(r"(?<![\w.])/(?:work|home|root|Users|opt|mnt)/\S*", text)
+    assert not found, f"a path of one machine: {found}"
+
+
+def test_guards_see_what_they_forbid():
+    tree = ast.parse(
+        "import torch.nn\nfrom bpy.types import Panel\nfrom . import x\neval('1')\n"
+        "run('ls', shell=True)\nrun('ls', shell=False)\nos.system('ls')\n"
+    )
+    assert imported_modules(tree) == {"torch", "bpy"}
+    assert len(unsafe_calls(tree)) == 3
+    assert "torch" in forbidden_modules(Path("operators/generate.py"))
+    assert "torch" not in forbidden_modules(Path("generator_process/pipelines.py"))
+    assert "bpy" in forbidden_modules(Path("generator_process/pipelines.py"))
+    assert "torch" in forbidden_modules(Path("generator_process/wire.py"))
+
+
+def test_manifest_version_has_a_changelog_section():
+    manifest = tomllib.loads((ROOT / "blender_manifest.toml").read_text(encoding="utf-8"))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## \[([^]]+)\]", changelog, flags=re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert manifest["version"] in sections
+
+
+def test_requirements_are_pinned():
+    """P007: an unpinned version breaks the installation later in time."""
+    files = sorted((ROOT / "requirements").rglob("*.txt"))
+    assert files
+    for path in files:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            requirement = line.partition("#")[0].strip()
+            assert not requirement or re.fullmatch(r"[\w.\-\[\]]+==[\w.+]+", requirement), line
+
+
+def _classes(folder: Path) -> list[ast.ClassDef]:
+    found: list[ast.ClassDef] = []
+    for path in sorted(folder.rglob("*.py")):
+        found += [node for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)]
+    return found
+
+
+def _constant(class_: ast.ClassDef, name: str) -> str | None:
+    for node in class_.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and name in {ast.unparse(target) for target in node.targets}
+        ):
+            return str(node.value.value)
+    return None
+
+
+def test_operator_class_names_are_what_blender_makes_of_their_id():
+    """Blender registers `class Generate` as TESSERA_OT_generate without a word."""
+    seen: list[str] = []
+    for path in [p for p in SOURCES if _is_shipped(p)]:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef) and (identifier := _constant(node, "bl_idname")):
+                if "." not in identifier:
+                    continue  # a panel, a menu or the preferences
+                prefix, _, rest = identifier.partition(".")
+                assert node.name == f"{prefix.upper()}_OT_{rest}"
+                assert prefix == "tessera"
+                seen.append(identifier)
+    assert len(seen) == len(set(seen)), "two operators with one name"
