@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the installation of the runtime environment runs, in which order. Side: Blender.
+
+Standard library only, and nothing is started here.
+
+Which build of PyTorch comes: with uv, the one that fits this machine's GPU and driver, from
+PyTorch's own index. Without, what the index that pip is configured with offers: on Linux the one
+for CUDA, on macOS the one for MPS, on Windows the one for the CPU. Only the installation with pip
+on Linux, for the CPU, is tested regularly.
+"""
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).parent / "requirements" / "runtime.txt"
+STAMP = "tessera-runtime.txt"
+"""Written into the environment when it is complete: the key of its requirements."""
+
+UV = "uv==0.13.9"
+
+_VERIFY = (
+    "import torch, diffusers, transformers, accelerate, safetensors, scipy, PIL\n"
+    "from diffusers import StableDiffusionPipeline\n"
+    "print('PyTorch', torch.__version__, 'and diffusers', diffusers.__version__, 'work')"
+)
+_FOREIGN = ("PYTHON", "LD_PRELOAD", "__PYVENV", "VIRTUAL_ENV", "CONDA")
+_FOREIGN_PIP = {"PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV"}
+
+
+class TorchBuild(Enum):
+    """Which build of PyTorch to install."""
+
+    AUTO = "auto"
+    """The one for this machine's GPU if PyTorch's own index answers, or else `INDEX`."""
+    CPU = "cpu"
+    XPU = "xpu"
+    INDEX = ""
+    """What pip's configured index offers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command. `label` is shown to the user; `counted` if it installs the requirements."""
+
+    label: str
+    argv: tuple[str, ...]
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user has chosen.
+
+    `wheel_folder` is searched instead of the network. `uv` is uv's executable where there is one.
+    """
+
+    torch: TorchBuild = TorchBuild.AUTO
+    wheel_folder: Path | None = None
+    uv: Path | None = None
+
+
+def interpreter_in(folder: Path) -> Path:
+    """Return the path of the interpreter of a virtual environment."""
+    if sys.platform == "win32":
+        return folder / "Scripts" / "python.exe"
+    return folder / "bin" / "python"
+
+
+@cache
+def requirements_key() -> str:
+    """Return what distinguishes the requirements of this version of Tessera from others."""
+    return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
+
+
+@cache
+def requirement_count() -> int:
+    """Return how many packages are required."""
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    return sum("==" in line.partition("#")[0] for line in lines)
+
+
+def create_step(base: Path, staging: Path) -> Step:
+    """Return the step that makes an empty environment."""
+    return Step(
+        label="Creating the environment",
+        argv=(str(base), "-I", "-X", "utf8", "-m", "venv", "--clear", str(staging)),
+    )
+
+
+def _pip(staging: Path, *arguments: str) -> tuple[str, ...]:
+    python = str(interpreter_in(staging))
+    options = ("--no-input", "--no-user", "--disable-pip-version-check", "--progress-bar=off")
+    return (python, "-I", "-X", "utf8", "-m", "pip", "install", *options, *arguments)
+
+
+def uv_step(staging: Path) -> Step:
+    """Return the step that gets uv into the environment."""
+    return Step(label="Getting uv", argv=_pip(staging, UV))
+
+
+def packages_step(staging: Path, options: Options, *, torch_index_answers: bool) -> Step:
+    """Return the step that installs the packages.
+
+    Args:
+        staging: The environment.
+        options: What the user has chosen.
+        torch_index_answers: Whether PyTorch's own index can be reached.
+    """
+    label = "Installing packages"
+    requirements = ("-r", str(REQUIREMENTS))
+    if options.wheel_folder is not None:
+        offline = ("--isolated", "--no-index", "--find-links", str(options.wheel_folder))
+        return Step(label=label, argv=_pip(staging, *offline, *requirements), counted=True)
+    if uses_uv(options, torch_index_answers=torch_index_answers):
+        python = str(interpreter_in(staging))
+        uv = (str(options.uv),) if options.uv else (python, "-I", "-m", "uv")
+        backend = f"--torch-backend={options.torch.value}"
+        argv = (*uv, "pip", "install", "--no-progress", "--python", python, backend, *requirements)
+        return Step(label=label, argv=argv, counted=True)
+    return Step(label=label, argv=_pip(staging, *requirements), counted=True)
+
+
+def uses_uv(options: Options, *, torch_index_answers: bool) -> bool:
+    """Tell whether uv chooses the build of PyTorch."""
+    if options.wheel_folder is not None or options.torch is TorchBuild.INDEX:
+        return False
+    return torch_index_answers or options.torch is not TorchBuild.AUTO
+
+
+def verify_step(staging: Path) -> Step:
+    """Return the step that imports what the generator needs."""
+    python = str(interpreter_in(staging))
+    return Step(label="Checking the packages", argv=(python, "-I", "-X", "utf8", "-c", _VERIFY))
+
+
+def step_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return a step's environment: without what would install elsewhere or load other packages."""
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if not name.upper().startswith(_FOREIGN) and name.upper() not in _FOREIGN_PIP
+    }
+    kept["PYTHONUTF8"] = "1"
+    return kept
+
+
+_PACKAGE_AT_FAULT = (
+    re.compile(r"No matching distribution found for (\S+)"),
+    re.compile(r"Could not find a version that satisfies the requirement (\S+)"),
+    re.compile(
+        r"Failed to build (?:installable wheels for some pyproject.toml based projects )?(\S+)"
+    ),
+    re.compile(r"Because (\S+) was not found"),
+    re.compile(r"there is no version of (\S+)"),
+    re.compile(r"No module named '([\w.]+)'"),
+    re.compile(r"cannot import name '\w+' from '([\w.]+)'"),
+)
+
+
+def package_at_fault(lines: list[str]) -> str | None:
+    """Return the package that the output of a failed step names, or None."""
+    for line in reversed(lines):
+        for pattern in _PACKAGE_AT_FAULT:
+            match = pattern.search(line)
+            if match:
+                return match.group(1).strip("`,.;:")
+    return None
+
+
+_PROGRESS = re.compile(r"^\s*(?:Collecting|Requirement already satisfied:) ([\w.\-]+)")
+
+
+def package_begun(line: str) -> str | None:
+    """Return the package that a line of pip's output is about, or None."""
+    match = _PROGRESS.match(line)
+    return match.group(1) if match else None
