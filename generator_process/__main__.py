@@ -6,6 +6,7 @@ stderr, which Blender's side writes to the log. Any Python 3.8 or newer must be 
 file, to say that it is too old.
 """
 
+import atexit
 import faulthandler
 import io
 import logging
@@ -27,7 +28,7 @@ EXIT_NOT_INSTALLED = 3
 EXIT_START = 4
 
 _ROOT = Path(__file__).resolve().parent.parent
-_END_S = 2.0  # what the interpreter may take to end after Blender is gone
+_END_S = 2.0
 
 _QUIET = {
     "DIFFUSERS_VERBOSITY": "warning",
@@ -58,11 +59,7 @@ def main(make_worker: "Callable[[], Worker] | None" = None) -> int:
     faulthandler.enable()
     _set_up_logging()
     load_package()
-    try:
-        return _serve(stream_in, stream_out, make_worker or _torch_worker)
-    finally:
-        # Ends the process even if a library hangs while the interpreter is taken down.
-        faulthandler.dump_traceback_later(_END_S, exit=True)
+    return _serve(stream_in, stream_out, make_worker or _torch_worker)
 
 
 def load_package() -> None:
@@ -72,14 +69,27 @@ def load_package() -> None:
     sys.modules[PACKAGE] = package
 
 
+def end(status: int) -> None:
+    """End the process, at once and whatever the libraries' threads are doing.
+
+    What libraries registered to tidy up is still called, but may not take long. The interpreter
+    is not taken down: with native threads alive that may hang or crash.
+    """
+    faulthandler.dump_traceback_later(_END_S, exit=True)
+    atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def _serve(
     stream_in: io.BufferedReader,
     stream_out: io.BufferedWriter,
     make_worker: "Callable[[], Worker]",
 ) -> int:
-    from .server import serve
-
     try:
+        from .server import serve
+
         serve(stream_in, stream_out, make_worker())
     except BrokenPipeError:
         return EXIT_FAILED  # Blender is gone
@@ -156,4 +166,4 @@ def _set_up_logging() -> None:
 
 if __name__ == "__main__":
     __package__ = f"{PACKAGE}.generator_process"  # for the relative imports above
-    sys.exit(main())
+    end(main())

@@ -136,6 +136,7 @@ class Child:
         with contextlib.suppress(OSError):  # the process is gone, which the reader notices
             while (frame := self._frames.get()) is not None:
                 write_frame(stream, frame)
+                del frame  # may hold large arrays until the next one comes
         with contextlib.suppress(OSError):
             stream.close()
 

@@ -240,6 +240,7 @@ class GeneratorProcess:
             logger.warning("%s of an unknown job %s", type(event).__name__, event.job_id)
             return
         job.is_taken = True
+        job.frame = []  # its arrays are not needed any more
         if isinstance(event, Finished | Failed | Cancelled):
             del self._jobs[event.job_id]
         self._push(event)

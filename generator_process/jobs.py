@@ -94,8 +94,8 @@ class Job:
         self.step, self.steps, self.stage = event.step, event.steps, event.stage
         if event.preview is not None:
             self.preview = event.preview
-        if self._first_step is None or event.step < self._first_step[0]:
-            self._first_step = (event.step, now_s)
+        if self._first_step is None or event.step <= self._first_step[0]:
+            self._first_step = (event.step, now_s)  # loading before it does not count
         first, first_s = self._first_step
         done = event.step - first
         if done > 0:

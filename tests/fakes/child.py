@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from pathlib import Path
 
 ENTRY = Path(__file__).resolve().parents[2] / "generator_process" / "__main__.py"
@@ -68,7 +67,7 @@ class FakeWorker:
         if isinstance(error, MemoryError):
             return ErrorKind.OUT_OF_MEMORY, "Not enough memory. Lower the size."
         if isinstance(error, LookupError):
-            raise RuntimeError("the explanation fails")
+            raise RuntimeError("the explanation fails")  # noqa: TRY004
         return None
 
     def run(self, request, context):
@@ -85,7 +84,6 @@ class FakeWorker:
 
     def _images(self, _, request, context):
         import numpy as np
-
         from tessera.generator_process.messages import ImageData, ImageFinished, Progress
 
         size = (request.sampling.height_px, request.sampling.width_px, 3)
@@ -167,7 +165,7 @@ class FakeWorker:
         context.emit(Finished(job_id=request.job_id))
 
     def _print(self, argument, request, context):
-        print("a library says hello", argument)
+        print("a library says hello", argument)  # noqa: T201
         sys.stdout.write("without a line end")
         os.write(1, b"\xff\xfe written past Python")
         os.system("echo a program says hello")
@@ -226,12 +224,8 @@ def main():
         return stream_in, stream_out
 
     entry._private_streams = private_streams
-    return entry.main(lambda: FakeWorker(private_streams.descriptor))
+    entry.end(entry.main(lambda: FakeWorker(private_streams.descriptor)))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Exception:
-        traceback.print_exc()
-        sys.exit(9)
+    main()
