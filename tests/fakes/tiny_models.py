@@ -22,7 +22,7 @@ def write_tokenizer(folder: Path) -> int:
             merges.append((parts[0], parts[1]))
             parts = [parts[0] + parts[1], *parts[2:]]
             tokens.append(parts[0])
-    tokens = list(dict.fromkeys(tokens)) + ["<|startoftext|>", "<|endoftext|>"]
+    tokens = [*dict.fromkeys(tokens), "<|startoftext|>", "<|endoftext|>"]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     lines = ["#version: 0.2", *dict.fromkeys(f"{left} {right}" for left, right in merges)]
     (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")

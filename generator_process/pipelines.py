@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Load models, and keep the newest one. Side: generator.
+
+Components are loaded one by one instead of through `DiffusionPipeline.from_pretrained`, so that no
+code of a model repository can run, a missing file is named before anything heavy happens, each
+component may come in another variant, and the safety checker is never loaded.
+"""
+
+import gc
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import model_files
+from .devices import Device, release_cached_memory
+from .errors import ModelError
+from .messages import ModelRef
+
+if TYPE_CHECKING:
+    from diffusers import DiffusionPipeline
+    from transformers import CLIPTokenizer
+
+_log = logging.getLogger(__name__)
+
+_KIND_OF_CLASS = {
+    "StableDiffusionPipeline": "sd",
+    "StableDiffusionImg2ImgPipeline": "sd",
+    "StableDiffusionXLPipeline": "sdxl",
+    "StableDiffusionXLImg2ImgPipeline": "sdxl",
+}
+
+_COMPONENTS = {
+    "sd": {
+        "unet": "UNet2DConditionModel",
+        "vae": "AutoencoderKL",
+        "text_encoder": "CLIPTextModel",
+        "tokenizer": "CLIPTokenizer",
+    },
+    "sdxl": {
+        "unet": "UNet2DConditionModel",
+        "vae": "AutoencoderKL",
+        "text_encoder": "CLIPTextModel",
+        "text_encoder_2": "CLIPTextModelWithProjection",
+        "tokenizer": "CLIPTokenizer",
+        "tokenizer_2": "CLIPTokenizer",
+    },
+}
+
+_PIPELINE_STEP_PX = 8  # diffusers' pipelines refuse other sizes, whatever the VAE's factor
+
+_EMBEDDINGS = (None, "text", "text_time")
+
+_SAME_CLASS = {"CLIPTokenizerFast": "CLIPTokenizer"}
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedModel:
+    """A model that is ready to run.
+
+    `pipeline` is a `StableDiffusionPipeline` or `StableDiffusionXLPipeline` whose scheduler must be
+    set by each job; `scheduler_config` is the configuration that came with the model.
+    `latent_factor` is the number of pixels for one latent, `step_px` what sizes have to be a
+    multiple of, and `unit_px` the number of pixels for one value on the UNet's coarsest level.
+    `cache` keeps what is derived from the model, for as long as the model lives.
+    """
+
+    name: str
+    kind: str
+    pipeline: Any
+    scheduler_config: Mapping[str, Any]
+    device: Device
+    dtype: torch.dtype
+    latent_channels: int
+    latent_factor: int
+    step_px: int
+    unit_px: int
+    cache: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Models:
+    """Loads models and keeps the last one, as there is rarely memory for two."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._key: tuple[object, ...] | None = None
+        self._loaded: LoadedModel | None = None
+
+    def load(self, model: ModelRef, dtype: torch.dtype) -> LoadedModel:
+        """Return the model, from memory if it is the one that was used last.
+
+        A model whose files have changed on disk is loaded again.
+
+        Args:
+            model: Which one.
+            dtype: Type of the weights in memory, whatever it is on disk.
+
+        Raises:
+            ModelError: The model is missing, incomplete, damaged or of an unsupported kind.
+        """
+        folder = model_files.folder_of(model)
+        key = (folder, dtype, _fingerprint(folder))
+        if self._loaded is None or self._key != key:
+            self.release()
+            self._loaded = _load(folder, model_files.name_of(model), self._device, dtype)
+            self._key = key
+        return self._loaded
+
+    def release(self) -> None:
+        """Forget the loaded model and free its memory."""
+        if self._loaded is not None:
+            self._loaded = None
+            self._key = None
+            gc.collect()
+            release_cached_memory(self._device)
+
+
+def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    stats = [(path, path.stat()) for path in sorted(folder.glob("*/*")) if path.is_file()]
+    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stats)
+
+
+def _load(folder: Path, name: str, device: Device, dtype: torch.dtype) -> LoadedModel:
+    kind = _check_kind(folder, name)
+    unet_config = model_files.read_json(folder / "unet" / "config.json")
+    vae_config = model_files.read_json(folder / "vae" / "config.json")
+    _check_channels(name, unet_config, vae_config)
+    scheduler_config = model_files.read_json(folder / "scheduler" / "scheduler_config.json")
+    components = {
+        part: _load_component(folder / part, class_name, dtype)
+        for part, class_name in _COMPONENTS[kind].items()
+    }
+    pipeline = _assemble(kind, components, model_files.read_json(folder / "model_index.json"))
+    pipeline.set_progress_bar_config(disable=True)
+    pipeline.to(device.torch_device)
+    latent_factor = 2 ** (len(vae_config["block_out_channels"]) - 1)
+    coarsest = 2 ** (len(unet_config["block_out_channels"]) - 1)
+    _log.info("loaded %s as %s from %s", name, dtype, folder)
+    return LoadedModel(
+        name=name,
+        kind=kind,
+        pipeline=pipeline,
+        scheduler_config=scheduler_config,
+        device=device,
+        dtype=dtype,
+        latent_channels=int(unet_config["in_channels"]),
+        latent_factor=latent_factor,
+        step_px=max(_PIPELINE_STEP_PX, latent_factor),
+        unit_px=max(_PIPELINE_STEP_PX, latent_factor * coarsest),
+    )
+
+
+def _check_kind(folder: Path, name: str) -> str:
+    index = model_files.read_json(folder / "model_index.json")
+    pipeline_class = str(index.get("_class_name"))
+    kind = _KIND_OF_CLASS.get(pipeline_class)
+    if kind is None:
+        raise ModelError(
+            f'Model "{name}" is a {pipeline_class}, which cannot make images from text here.'
+            " Choose a Stable Diffusion or Stable Diffusion XL model."
+        )
+    for part, wanted in _COMPONENTS[kind].items():
+        found = _class_of(index.get(part))
+        if found != wanted:
+            raise ModelError(
+                f'Model "{name}" has {found or "nothing"} as its {part}, where {wanted} is'
+                " supported. Choose another model."
+            )
+    return kind
+
+
+def _class_of(entry: object) -> str:
+    """Return the class name of a component, or an empty text if it is not from a known library."""
+    match entry:
+        case [str("diffusers" | "transformers"), str(class_name)]:
+            return _SAME_CLASS.get(class_name, class_name)
+        case [library, class_name] if library and class_name:
+            return f"{library}.{class_name}"
+        case _:
+            return ""
+
+
+def _check_channels(name: str, unet: Mapping[str, Any], vae: Mapping[str, Any]) -> None:
+    """Refuse models of other tasks before they are loaded. Bug report P034."""
+    taken = unet.get("in_channels")
+    made = vae.get("latent_channels")
+    if unet.get("encoder_hid_dim_type") or unet.get("addition_embed_type") not in _EMBEDDINGS:
+        raise ModelError(
+            f'Model "{name}" needs an image besides the prompt. Choose a text-to-image model.'
+        )
+    if taken != made or not isinstance(taken, int):
+        raise ModelError(
+            f'Model "{name}" takes {taken} channels where its VAE makes {made}: it is made for'
+            " another task, such as inpainting. Choose a text-to-image model."
+        )
+
+
+def _load_component(
+    folder: Path, class_name: str, dtype: torch.dtype
+) -> "torch.nn.Module | CLIPTokenizer":
+    import diffusers
+    import transformers
+
+    if class_name == "CLIPTokenizer":
+        return _load_tokenizer(folder)
+    library = "transformers" if class_name.startswith("CLIP") else "diffusers"
+    model_files.read_json(folder / "config.json")
+    prefer_half = dtype == torch.float16
+    weights = model_files.weights_of(folder, library, prefer_half=prefer_half)
+    model_class: Any = getattr(transformers if library == "transformers" else diffusers, class_name)
+    try:
+        component = model_class.from_pretrained(
+            folder,
+            dtype=dtype,
+            variant=weights.variant,
+            use_safetensors=weights.use_safetensors,
+            local_files_only=True,
+        )
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise ModelError(
+            f'"{folder}" could not be loaded: its weights do not fit its configuration, or the'
+            f" file is damaged ({_first_line(error)}). Download the model again."
+        ) from error
+    return component.eval()
+
+
+def _load_tokenizer(folder: Path) -> "CLIPTokenizer":
+    import transformers
+
+    if not (folder / "tokenizer.json").is_file():
+        for needed in ("vocab.json", "merges.txt"):
+            if not (folder / needed).is_file():
+                raise ModelError(
+                    f'The model is incomplete: "{folder / needed}" is missing.'
+                    " Download the model again."
+                )
+    try:
+        return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f'The tokenizer in "{folder}" could not be loaded ({_first_line(error)}).'
+            " Download the model again."
+        ) from error
+
+
+def _assemble(
+    kind: str, components: dict[str, Any], index: Mapping[str, Any]
+) -> "DiffusionPipeline":
+    import diffusers
+
+    # A neutral scheduler: the pipeline's constructor rewrites older configurations with a
+    # deprecation warning, and each job sets its own.
+    scheduler = diffusers.DDIMScheduler(steps_offset=1, clip_sample=False)
+    if kind == "sd":
+        return diffusers.StableDiffusionPipeline(
+            **components,
+            scheduler=scheduler,
+            safety_checker=None,
+            feature_extractor=None,
+            requires_safety_checker=False,
+        )
+    zeros = bool(index.get("force_zeros_for_empty_prompt", True))
+    return diffusers.StableDiffusionXLPipeline(
+        **components,
+        scheduler=scheduler,
+        force_zeros_for_empty_prompt=zeros,
+        add_watermarker=False,
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
