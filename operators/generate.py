@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Generate images from the prompt. Side: Blender."""
+
+from typing import TYPE_CHECKING
+
+from bpy.types import Context, Event, Operator
+
+from .. import properties, session
+from ..delivery import Delivery
+from ..generator_process.errors import TesseraError
+from ..properties import GenerationSettings
+
+if TYPE_CHECKING:
+    from bpy.stub_internal.rna_enums import OperatorReturnItems
+
+    from ..generator_process.jobs import Job
+    from ..materials import MaterialTarget
+
+
+class TESSERA_OT_generate(GenerationSettings, Operator):
+    """Generate images from the prompt"""
+
+    bl_idname = "tessera.generate"
+    bl_label = "Generate"
+
+    @classmethod
+    def poll(cls, context: Context) -> bool:
+        if context.scene is None:
+            cls.poll_message_set("There is no scene to take the settings from")
+            return False
+        return True
+
+    def invoke(self, context: Context, event: Event) -> "set[OperatorReturnItems]":
+        """Start the job and return at once."""
+        try:
+            self._submit(context)
+        except TesseraError as error:
+            return self._fail(error)
+        return {"FINISHED"}
+
+    def execute(self, context: Context) -> "set[OperatorReturnItems]":
+        """Start the job and wait for its images."""
+        try:
+            result = session.get().wait(self._submit(context))
+        except TesseraError as error:
+            return self._fail(error)
+        for note in (*result.notes, *result.skipped):
+            self.report({"INFO"}, note)
+        return {"FINISHED"}
+
+    def _submit(self, context: Context) -> "Job":
+        values = properties.values_of_operator(self, context)
+        request = properties.text_to_image(values)
+        wanted = values["assign_to_material"] or (
+            in_shader_editor(context) and not self.properties.is_property_set("assign_to_material")
+        )
+        material = _material_target(context) if wanted else None
+        delivery = Delivery(seed_text=values["seed"], material=material)
+        return session.get().submit(request, delivery)
+
+    def _fail(self, error: TesseraError) -> "set[OperatorReturnItems]":
+        self.report({"ERROR"}, str(error))
+        return {"CANCELLED"}
+
+
+def in_shader_editor(context: Context) -> bool:
+    """Tell whether the user works on a material's nodes."""
+    return getattr(context.space_data, "tree_type", "") == "ShaderNodeTree"
+
+
+def _material_target(context: Context) -> "MaterialTarget":
+    from .. import materials
+
+    return materials.target_of(context)

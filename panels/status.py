@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is going on, and what came of the last job. Side: Blender."""
+
+import time
+from typing import cast
+
+from bpy.types import Context, UILayout
+
+from .. import images, session
+from ..generator_process.jobs import Job, JobState
+from ..generator_process.messages import Failed
+from ..operators.cancel import TESSERA_OT_cancel
+from ..operators.reuse_seed import TESSERA_OT_reuse_seed
+from ..operators.save_image import TESSERA_OT_save_image
+from . import draw_text
+
+
+def draw_status(layout: UILayout, context: Context) -> None:
+    """Lay out the running job, the waiting ones, and how the last one ended."""
+    jobs = session.get().jobs
+    for job in jobs.running():
+        _draw_running(layout, job)
+    for job in jobs.queued():
+        row = layout.row()
+        row.label(text="Waiting", icon="TIME")
+        properties = row.operator(TESSERA_OT_cancel.bl_idname, text="", icon="X")
+        cast(TESSERA_OT_cancel, properties).job_id = job.job_id
+    newest = session.get().newest
+    if newest is not None and newest.has_ended:
+        _draw_end(layout, newest, width_px=context.region.width)
+    _draw_image(layout, context)
+
+
+def _draw_running(layout: UILayout, job: Job) -> None:
+    elapsed_s = time.monotonic() - (job.started_s or time.monotonic())
+    text = job.stage or "Starting"
+    if job.steps:
+        text = f"{text} {job.step}/{job.steps}"
+    layout.progress(factor=job.progress, text=f"{text}, {elapsed_s:.0f} s")
+    if job.seconds_left is not None:
+        layout.label(text=f"About {job.seconds_left:.0f} s left")
+
+
+def _draw_end(layout: UILayout, job: Job, *, width_px: float) -> None:
+    if isinstance(job.result, Failed):
+        draw_text(layout.box(), job.result.message, width_px=width_px, icon="ERROR")
+        return
+    if job.state is JobState.CANCELLED:
+        layout.label(text="Cancelled", icon="CANCEL")
+        return
+    result = session.get().result_of(job)
+    seconds = (job.ended_s or 0.0) - (job.started_s or 0.0)
+    count = len(result.images)
+    layout.label(
+        text=f"{count} image{'s' if count != 1 else ''} in {seconds:.1f} s", icon="CHECKMARK"
+    )
+    for note in (*result.notes, *result.skipped):
+        draw_text(layout, note, width_px=width_px, icon="INFO")
+    for seed in result.seeds[-1:]:
+        _draw_seed(layout, seed)
+
+
+def _draw_image(layout: UILayout, context: Context) -> None:
+    image = getattr(context.space_data, "image", None)
+    settings = images.settings_of_image(image) if image is not None else None
+    if image is None or settings is None:
+        return
+    layout.separator()
+    _draw_seed(layout, settings.seed)
+    layout.operator_context = "INVOKE_DEFAULT"
+    properties = layout.operator(TESSERA_OT_save_image.bl_idname, icon="FILE_TICK")
+    cast(TESSERA_OT_save_image, properties).image = image.name
+
+
+def _draw_seed(layout: UILayout, seed: int) -> None:
+    row = layout.row(align=True)
+    row.label(text=f"Seed {seed}")
+    properties = row.operator(TESSERA_OT_reuse_seed.bl_idname, text="", icon="PASTEDOWN")
+    cast(TESSERA_OT_reuse_seed, properties).seed = str(seed)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# pyright: reportInvalidTypeForm=false, reportRedeclaration=false
+"""All that Tessera stores in a .blend file. Side: Blender.
+
+The limits here are soft: sliders keep to them, and a value beyond them that is typed or set by a
+script is refused with a sentence by `messages.py`, where hard limits would change it in silence.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from uuid import uuid4
+
+from bpy.props import BoolProperty, EnumProperty, FloatProperty, IntProperty, StringProperty
+from bpy.types import Context, Operator, PropertyGroup
+
+from . import preferences
+from .generator_process.errors import InvalidRequestError
+from .generator_process.messages import (
+    MAX_IMAGES,
+    MAX_SIZE_PX,
+    MAX_STEPS,
+    MIN_SIZE_PX,
+    PreviewMode,
+    SamplingSettings,
+    Scheduler,
+    SeamlessAxes,
+    TextToImage,
+)
+from .generator_process.seeds import seed_from_text, seeds_of_images
+from .models import STARTER, find_models, model_ref
+from .optimizations import Optimizations
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+_SCHEDULER_ITEMS = [(item.name, item.value, "") for item in Scheduler]
+_SEAMLESS_ITEMS = [
+    (SeamlessAxes.OFF.name, "Off", "The image has edges"),
+    (SeamlessAxes.X.name, "X", "The left edge continues on the right one"),
+    (SeamlessAxes.Y.name, "Y", "The top edge continues on the bottom one"),
+    (SeamlessAxes.BOTH.name, "Both", "The image tiles in both directions"),
+]
+_PREVIEW_ITEMS = [
+    (PreviewMode.NONE.name, "None", "Show only finished images"),
+    (PreviewMode.FAST.name, "Fast", "Show each step roughly, at almost no cost"),
+    (PreviewMode.ACCURATE.name, "Accurate", "Show each step as it is, which takes time"),
+]
+
+
+def _search_models(_settings: object, _context: Context, text: str) -> list[str]:
+    found = find_models(preferences.model_folders())
+    return [model.text for model in found if text.casefold() in model.text.casefold()]
+
+
+class GenerationSettings:
+    """The settings of a generation: of a scene, and of every operator that generates.
+
+    A mix-in: Blender collects the annotations of all base classes.
+    """
+
+    prompt: StringProperty(
+        name="Prompt", description="What the image should show", options={"SKIP_SAVE"}
+    )
+    negative_prompt: StringProperty(
+        name="Negative Prompt",
+        description="What the image should not show",
+        options={"SKIP_SAVE"},
+    )
+    width: IntProperty(
+        name="Width",
+        description="Width of the image",
+        default=512,
+        soft_min=MIN_SIZE_PX,
+        soft_max=MAX_SIZE_PX,
+        subtype="PIXEL",
+        options={"SKIP_SAVE"},
+    )
+    height: IntProperty(
+        name="Height",
+        description="Height of the image",
+        default=512,
+        soft_min=MIN_SIZE_PX,
+        soft_max=MAX_SIZE_PX,
+        subtype="PIXEL",
+        options={"SKIP_SAVE"},
+    )
+    seed: StringProperty(
+        name="Seed",
+        description="A whole number or any word: the same seed and settings make the same image."
+        " Leave it empty for another image each time",
+        options={"SKIP_SAVE"},
+    )
+    number_of_images: IntProperty(
+        name="Images",
+        description="How many images to make, each with a seed of its own",
+        default=1,
+        soft_min=1,
+        soft_max=MAX_IMAGES,
+        options={"SKIP_SAVE"},
+    )
+    batch_size: IntProperty(
+        name="Batch Size",
+        description="How many images are made at the same time: faster on a large GPU,"
+        " and takes more memory",
+        default=1,
+        soft_min=1,
+        soft_max=16,
+        options={"SKIP_SAVE"},
+    )
+    steps: IntProperty(
+        name="Steps",
+        description="More steps give a finer result and take longer",
+        default=20,
+        soft_min=1,
+        soft_max=MAX_STEPS,
+        options={"SKIP_SAVE"},
+    )
+    guidance: FloatProperty(
+        name="Guidance",
+        description="How closely the image follows the prompt",
+        default=5.0,
+        soft_min=0.0,
+        soft_max=20.0,
+        options={"SKIP_SAVE"},
+    )
+    scheduler: EnumProperty(
+        name="Scheduler",
+        description="The sampling method",
+        items=_SCHEDULER_ITEMS,
+        default=Scheduler.DPM_SOLVER_MULTISTEP.name,
+        options={"SKIP_SAVE"},
+    )
+    seamless: EnumProperty(
+        name="Seamless",
+        description="Along which axes the image continues on its opposite edge",
+        items=_SEAMLESS_ITEMS,
+        default=SeamlessAxes.BOTH.name,
+        options={"SKIP_SAVE"},
+    )
+    preview: EnumProperty(
+        name="Preview",
+        description="What is shown while an image is being made",
+        items=_PREVIEW_ITEMS,
+        default=PreviewMode.FAST.name,
+        options={"SKIP_SAVE"},
+    )
+    model: StringProperty(
+        name="Model",
+        description="The model that comes with Tessera, the path of a diffusers folder,"
+        " or the owner/name of a model in the Hugging Face cache",
+        default=STARTER,
+        search=_search_models,
+        search_options={"SUGGESTION"},
+        options={"SKIP_SAVE"},
+    )
+    assign_to_material: BoolProperty(
+        name="Assign to Material",
+        description="Show the image on the active material: an Image Texture node is added"
+        " and linked to Base Color",
+        default=False,
+        options={"SKIP_SAVE"},
+    )
+
+    if TYPE_CHECKING:
+        prompt: str
+        negative_prompt: str
+        width: int
+        height: int
+        seed: str
+        number_of_images: int
+        batch_size: int
+        steps: int
+        guidance: float
+        scheduler: str
+        seamless: str
+        preview: str
+        model: str
+        assign_to_material: bool
+
+
+SETTING_NAMES = tuple(GenerationSettings.__annotations__)
+
+
+class TESSERA_PG_settings(GenerationSettings, PropertyGroup):
+    """The settings of one scene."""
+
+    def to_text_to_image(self) -> TextToImage:
+        """Return the request that these settings describe.
+
+        Raises:
+            InvalidRequestError: A setting is out of range.
+        """
+        return text_to_image(values_of(self))
+
+
+def settings_of(context: Context) -> TESSERA_PG_settings:
+    """Return the settings of the active scene."""
+    return cast(TESSERA_PG_settings, context.scene.tessera)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def values_of(settings: GenerationSettings) -> dict[str, Any]:
+    """Return the settings by name."""
+    return {name: getattr(settings, name) for name in SETTING_NAMES}
+
+
+def values_of_operator(operator: Operator, context: Context) -> dict[str, Any]:
+    """Return what was given to an operator, completed from the scene's settings."""
+    given = [name for name in SETTING_NAMES if operator.properties.is_property_set(name)]
+    values = values_of(settings_of(context))
+    return {**values, **{name: getattr(operator, name) for name in given}}
+
+
+def text_to_image(values: Mapping[str, Any]) -> TextToImage:
+    """Return the request that settings by name describe. Each has a job number of its own.
+
+    Raises:
+        InvalidRequestError: A setting is out of range.
+    """
+    count = values["number_of_images"]
+    if not 1 <= count <= MAX_IMAGES:  # here, before a list of that length is made
+        raise InvalidRequestError(
+            f"Number of images {count} is out of range. Use a value from 1 to {MAX_IMAGES}."
+        )
+    sampling = SamplingSettings(
+        prompt=values["prompt"],
+        negative_prompt=values["negative_prompt"],
+        width_px=values["width"],
+        height_px=values["height"],
+        steps=values["steps"],
+        guidance=values["guidance"],
+        scheduler=_member(Scheduler, "Scheduler", values["scheduler"]),
+        seeds=seeds_of_images(seed_from_text(values["seed"]), count),
+        seamless=_member(SeamlessAxes, "Seamless", values["seamless"]),
+        preview=_member(PreviewMode, "Preview", values["preview"]),
+    )
+    return TextToImage(
+        job_id=uuid4().hex,
+        sampling=sampling,
+        model=model_ref(values["model"]),
+        optimizations=Optimizations(batch_size=values["batch_size"]),
+    )
+
+
+def _member(members: type[_Choice], setting: str, name: str) -> _Choice:
+    """Return a choice by name. Blender has checked those of properties, not those of a script."""
+    try:
+        return members[name]
+    except KeyError:
+        names = ", ".join(member.name for member in members)
+        raise InvalidRequestError(f'{setting} "{name}" is not known. Use one of {names}.') from None

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Tessera adds to Blender, in order. Side: Blender."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import bpy
+from bpy.props import PointerProperty
+
+from . import runtime, session
+from .generator_process.client import Client, GeneratorProcess
+from .operators import install_runtime
+from .operators.cancel import TESSERA_OT_cancel
+from .operators.generate import TESSERA_OT_generate
+from .operators.release_memory import TESSERA_OT_release_memory
+from .operators.reuse_seed import TESSERA_OT_reuse_seed
+from .operators.save_image import TESSERA_OT_save_image
+from .panels.advanced import TESSERA_PT_advanced_image, TESSERA_PT_advanced_shader
+from .panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
+from .preferences import TESSERA_AP_preferences
+from .properties import TESSERA_PG_settings
+
+CLASSES: tuple[type, ...] = (
+    TESSERA_AP_preferences,
+    TESSERA_PG_settings,
+    TESSERA_OT_generate,
+    TESSERA_OT_cancel,
+    TESSERA_OT_release_memory,
+    install_runtime.TESSERA_OT_install_runtime,
+    install_runtime.TESSERA_OT_cancel_installation,
+    install_runtime.TESSERA_OT_remove_runtime,
+    TESSERA_OT_reuse_seed,
+    TESSERA_OT_save_image,
+    TESSERA_PT_prompt_image,
+    TESSERA_PT_advanced_image,
+    TESSERA_PT_prompt_shader,
+    TESSERA_PT_advanced_shader,
+)
+
+_registered = ExitStack()
+
+
+def register() -> None:
+    """Register everything, or nothing: what was done before an error is undone."""
+    with ExitStack() as done:
+        for add, remove in _parts():
+            add()
+            done.callback(remove)
+        _registered.push(done.pop_all())
+
+
+def unregister() -> None:
+    """Undo `register`, in reverse. Safe to call twice."""
+    _registered.close()
+
+
+def _parts() -> list[tuple[Callable[[], object], Callable[[], object]]]:
+    classes = [(_adding(cls), _removing(cls)) for cls in CLASSES]
+    return [
+        *classes,
+        (_add_settings, _remove_settings),
+        (_start_session, session.stop),
+        (_nothing, install_runtime.stop),
+    ]
+
+
+def _adding(cls: type) -> Callable[[], None]:
+    return lambda: bpy.utils.register_class(cls)
+
+
+def _removing(cls: type) -> Callable[[], None]:
+    return lambda: bpy.utils.unregister_class(cls)
+
+
+def _add_settings() -> None:
+    bpy.types.Scene.tessera = PointerProperty(type=TESSERA_PG_settings)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _remove_settings() -> None:
+    del bpy.types.Scene.tessera  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _start_session() -> None:
+    session.start(_new_client)
+
+
+def _nothing() -> None:
+    """There is nothing to start: an installation begins when the user asks for it."""
+
+
+def _new_client() -> Client:
+    return GeneratorProcess(runtime.generator_command())
