@@ -10,6 +10,7 @@ on Linux, for the CPU, is tested regularly.
 """
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -46,11 +47,16 @@ class TorchBuild(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A command. `label` is shown to the user; `counted` if it installs the requirements."""
+    """A command. `label` is shown to the user.
+
+    `counted` if it installs the requirements, `is_offline` if pip's configuration, which may name
+    an index, must not be read.
+    """
 
     label: str
     argv: tuple[str, ...]
     counted: bool = False
+    is_offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +122,8 @@ def packages_step(staging: Path, options: Options, *, torch_index_answers: bool)
     requirements = ("-r", str(REQUIREMENTS))
     if options.wheel_folder is not None:
         offline = ("--isolated", "--no-index", "--find-links", str(options.wheel_folder))
-        return Step(label=label, argv=_pip(staging, *offline, *requirements), counted=True)
+        argv = _pip(staging, *offline, *requirements)
+        return Step(label=label, argv=argv, counted=True, is_offline=True)
     if uses_uv(options, torch_index_answers=torch_index_answers):
         python = str(interpreter_in(staging))
         uv = (str(options.uv),) if options.uv else (python, "-I", "-m", "uv")
@@ -139,7 +146,7 @@ def verify_step(staging: Path) -> Step:
     return Step(label="Checking the packages", argv=(python, "-I", "-X", "utf8", "-c", _VERIFY))
 
 
-def step_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+def step_environment(inherited: Mapping[str, str], *, is_offline: bool) -> dict[str, str]:
     """Return a step's environment: without what would install elsewhere or load other packages."""
     kept = {
         name: value
@@ -147,15 +154,16 @@ def step_environment(inherited: Mapping[str, str]) -> dict[str, str]:
         if not name.upper().startswith(_FOREIGN) and name.upper() not in _FOREIGN_PIP
     }
     kept["PYTHONUTF8"] = "1"
+    if is_offline:
+        kept["PIP_CONFIG_FILE"] = os.devnull
     return kept
 
 
 _PACKAGE_AT_FAULT = (
     re.compile(r"No matching distribution found for (\S+)"),
     re.compile(r"Could not find a version that satisfies the requirement (\S+)"),
-    re.compile(
-        r"Failed to build (?:installable wheels for some pyproject.toml based projects )?(\S+)"
-    ),
+    re.compile(r"Cannot install (\S+)"),
+    re.compile(r"Failed to build .*\((\S+)\)$"),
     re.compile(r"Because (\S+) was not found"),
     re.compile(r"there is no version of (\S+)"),
     re.compile(r"No module named '([\w.]+)'"),
@@ -173,10 +181,12 @@ def package_at_fault(lines: list[str]) -> str | None:
     return None
 
 
-_PROGRESS = re.compile(r"^\s*(?:Collecting|Requirement already satisfied:) ([\w.\-]+)")
+_PROGRESS = re.compile(
+    r"^\s*(?:Collecting (\w[\w.\-]*?)(?:[=<>!~\[ ]|$)|Processing \S*?([\w.]+)-\d\S*\.whl)"
+)
 
 
 def package_begun(line: str) -> str | None:
     """Return the package that a line of pip's output is about, or None."""
     match = _PROGRESS.match(line)
-    return match.group(1) if match else None
+    return (match.group(1) or match.group(2)) if match else None

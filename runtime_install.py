@@ -194,7 +194,7 @@ class Installation:
                 stderr=subprocess.STDOUT,
                 encoding="utf-8",
                 errors="replace",
-                env=install_plan.step_environment(os.environ),
+                env=install_plan.step_environment(os.environ, is_offline=step.is_offline),
                 start_new_session=sys.platform != "win32",
                 creationflags=subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0,
             )
