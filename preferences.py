@@ -30,10 +30,15 @@ class TESSERA_AP_preferences(AddonPreferences):
         model_folders: str
 
     def draw(self, context: Context) -> None:
+        from .panels.runtime_rows import draw_runtime
+
         layout = self.layout
-        layout.use_property_split = True
-        layout.prop(self, "python_path")
-        layout.prop(self, "model_folders")
+        assert layout is not None, "Blender sets it before draw"
+        draw_runtime(layout, width_px=context.region.width, only_problems=False)
+        column = layout.column()
+        column.use_property_split = True
+        column.prop(self, "python_path")
+        column.prop(self, "model_folders")
 
 
 def get() -> TESSERA_AP_preferences | None:

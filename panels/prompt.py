@@ -3,11 +3,12 @@
 
 from bpy.types import Context, Panel, UILayout
 
-from .. import runtime, session
+from .. import session
 from ..operators.cancel import TESSERA_OT_cancel
 from ..operators.generate import TESSERA_OT_generate
 from ..properties import TESSERA_PG_settings, settings_of
-from . import ImageEditorPanel, ShaderEditorPanel, draw_text
+from . import ImageEditorPanel, ShaderEditorPanel
+from .runtime_rows import draw_runtime
 from .status import draw_status
 
 
@@ -20,8 +21,7 @@ class PromptPanel(Panel):
         layout = self.layout
         assert layout is not None, "Blender sets it before draw"
         settings = settings_of(context)
-        if not runtime.state().is_installed:
-            _draw_installation(layout, context)
+        draw_runtime(layout, width_px=context.region.width, only_problems=True)
         _draw_prompt(layout, settings)
         _draw_size(layout, settings)
         _draw_button(layout)
@@ -57,9 +57,3 @@ def _draw_button(layout: UILayout) -> None:
     row.operator(TESSERA_OT_generate.bl_idname, icon="IMAGE_DATA")
     if session.is_busy():
         row.operator(TESSERA_OT_cancel.bl_idname, text="", icon="X")
-
-
-def _draw_installation(layout: UILayout, context: Context) -> None:
-    box = layout.box()
-    draw_text(box, runtime.state().message, width_px=context.region.width, icon="INFO")
-    box.operator("tessera.install_runtime")

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the generator is installed, and what to do if not. Side: Blender."""
+
+from bpy.types import UILayout
+
+from .. import runtime, runtime_install
+from ..operators.install_runtime import (
+    TESSERA_OT_cancel_installation,
+    TESSERA_OT_install_runtime,
+    TESSERA_OT_remove_runtime,
+)
+from . import draw_text
+
+
+def draw_runtime(layout: UILayout, *, width_px: float, only_problems: bool) -> None:
+    """Lay out the state of the runtime environment, and the buttons that change it.
+
+    With `only_problems` nothing is laid out when the generator is ready to be used.
+    """
+    installation = runtime_install.current()
+    if installation is not None and installation.is_running:
+        row = layout.row(align=True)
+        row.progress(factor=installation.progress.fraction, text=installation.progress.text)
+        row.operator(TESSERA_OT_cancel_installation.bl_idname, text="", icon="X")
+        return
+    state = runtime.state()
+    if only_problems and state.is_installed and not state.is_outdated:
+        return
+    box = layout.box()
+    icon = "CHECKMARK" if state.is_installed and not state.is_outdated else "INFO"
+    draw_text(box, state.message, width_px=width_px, icon=icon)
+    if installation is not None and installation.error is not None:
+        draw_text(box, str(installation.error), width_px=width_px, icon="ERROR")
+    row = box.row()
+    row.operator_context = "INVOKE_DEFAULT"
+    row.operator(TESSERA_OT_install_runtime.bl_idname)
+    if not only_problems:
+        row.operator(TESSERA_OT_remove_runtime.bl_idname)
