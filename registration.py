@@ -10,6 +10,7 @@ from bpy.props import PointerProperty
 from . import runtime, session
 from .generator_process.client import Client, GeneratorProcess
 from .operators import install_runtime
+from .operators.bake import TESSERA_OT_bake
 from .operators.cancel import TESSERA_OT_cancel
 from .operators.generate import TESSERA_OT_generate
 from .operators.release_memory import TESSERA_OT_release_memory
@@ -31,6 +32,7 @@ CLASSES: tuple[type, ...] = (
     install_runtime.TESSERA_OT_remove_runtime,
     TESSERA_OT_reuse_seed,
     TESSERA_OT_save_image,
+    TESSERA_OT_bake,
     TESSERA_PT_prompt_image,
     TESSERA_PT_advanced_image,
     TESSERA_PT_prompt_shader,
