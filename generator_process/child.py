@@ -102,6 +102,12 @@ class Child:
         return self._process.pid
 
     @property
+    def has_threads(self) -> bool:
+        """Whether its end is not over."""
+        threads = (self._reader, self._writer, self._drainer)
+        return any(thread.is_alive() for thread in threads)
+
+    @property
     def is_running(self) -> bool:
         """Whether it may still answer."""
         return self._killed_for is None and self._process.poll() is None
@@ -119,18 +125,14 @@ class Child:
         """End the process, politely at first. Returns when it and the threads are gone."""
         self.send(encode_message(Shutdown()))
         self._frames.put(None)
-        for end, patience_s in (
-            (None, 1.5),
-            (self._process.terminate, 1.0),
-            (self._process.kill, 2.0),
-        ):
-            if end is not None:
+        if self.ready is not None:
+            self._reader.join(1.5)
+        for end in (self._process.terminate, self._process.kill):
+            if self._reader.is_alive():
                 end()
-            self._reader.join(patience_s)
-            if not self._reader.is_alive():
-                break
-        self._writer.join(1.0)
-        self._drainer.join(1.0)
+                self._reader.join(1.0)
+        for thread in (self._reader, self._writer, self._drainer):
+            thread.join(1.0)
 
     def _write(self, stream: io.BufferedWriter) -> None:
         with contextlib.suppress(OSError):  # the process is gone, which the reader notices

@@ -103,7 +103,6 @@ class _Sent:
     """A job that has no terminal event yet."""
 
     frame: list[bytes | memoryview]
-    child_was_ready: bool
     is_taken: bool = False
     is_second_try: bool = False
 
@@ -126,6 +125,7 @@ class GeneratorProcess:
         self._start_timeout_s = start_timeout_s
         self._changed = threading.Condition()  # guards all that follows
         self._child: Child | None = None
+        self._gone: list[Child] = []  # until their threads have ended
         self._ready: Ready | None = None
         self._jobs: dict[str, _Sent] = {}
         self._events: list[Event] = []
@@ -160,7 +160,7 @@ class GeneratorProcess:
             if message.job_id in self._jobs:
                 raise InvalidRequestError(f"Job {message.job_id} is still running.")
             child = self._running_child()
-            self._jobs[message.job_id] = _Sent(frame=frame, child_was_ready=child.ready is not None)
+            self._jobs[message.job_id] = _Sent(frame=frame)
             child.send(frame)
 
     def poll(self) -> list[Event]:
@@ -178,21 +178,29 @@ class GeneratorProcess:
 
     def close(self) -> None:
         with self._changed:
-            child, self._child = self._child, None
+            self._retire()
             for job_id in self._jobs:
                 self._push(Cancelled(job_id=job_id))
             self._jobs.clear()
-        if child is not None:
+            children, self._gone = self._gone, []
+        for child in children:
             child.stop()
 
     # With the lock held
 
     def _running_child(self) -> Child:
         if self._child is not None and not self._child.is_running and not self._jobs:
-            self._child = None  # it died idle, and its thread has not told yet
+            self._retire()  # it died idle, and its thread has not told yet
         if self._child is None:
             self._child = Child(self._command, self._on_message, self._on_end)
         return self._child
+
+    def _retire(self) -> None:
+        """Have nothing more to do with the process; it ends, or is to be stopped."""
+        self._gone = [child for child in self._gone if child.has_threads]
+        if self._child is not None:
+            self._gone.append(self._child)
+            self._child = None
 
     def _check_start(self) -> None:
         child = self._child
@@ -249,10 +257,10 @@ class GeneratorProcess:
         with self._changed:
             if child is not self._child:
                 return
-            self._child = None
+            self._retire()
             jobs, self._jobs = self._jobs, {}
             for job_id, job in jobs.items():
-                untouched = job.child_was_ready and not job.is_taken and not job.is_second_try
+                untouched = not job.is_taken and not job.is_second_try
                 if ending.kind is ErrorKind.CRASHED and untouched:
                     self._send_again(job_id, job)
                 else:

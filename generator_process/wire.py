@@ -27,7 +27,7 @@ MAX_PAYLOAD_BYTES = 2**30
 
 Message = Request | Control | Event
 
-_PREFIX = struct.Struct("<4sIQ")
+_LENGTHS = struct.Struct("<IQ")
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in get_args(Message)}
 
 
@@ -97,7 +97,7 @@ def encode_message(message: Message) -> list[bytes | memoryview]:
     text = json.dumps([name, fields], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     header = text.encode("utf-8", errors="surrogatepass")
     _check_lengths(len(header), arrays.size)
-    return [_PREFIX.pack(MAGIC, len(header), arrays.size) + header, *arrays.buffers]
+    return [MAGIC + _LENGTHS.pack(len(header), arrays.size) + header, *arrays.buffers]
 
 
 def read_frame(stream: Readable) -> Frame | None:
@@ -107,16 +107,12 @@ def read_frame(stream: Readable) -> Frame | None:
         ProtocolError: These bytes do not begin a frame, or the stream ends within it.
         OSError: The stream cannot be read.
     """
-    prefix = bytearray(_PREFIX.size)
-    received = _read_into(stream, memoryview(prefix))
-    if received == 0:
+    magic = _read_magic(stream)
+    if not magic:
         return None
-    if received < len(prefix) or bytes(prefix[:4]) != MAGIC:
-        raise ProtocolError(
-            f"Expected a message, found the bytes {bytes(prefix[:received])!r}."
-            " Something else wrote to the connection."
-        )
-    _, header_bytes, payload_bytes = _PREFIX.unpack(prefix)
+    lengths = bytearray(_LENGTHS.size)
+    _read_all(stream, memoryview(lengths))
+    header_bytes, payload_bytes = _LENGTHS.unpack(lengths)
     _check_lengths(header_bytes, payload_bytes)
     header = bytearray(header_bytes)
     _read_all(stream, memoryview(header))
@@ -188,6 +184,22 @@ def _check_lengths(header_bytes: int, payload_bytes: int) -> None:
             f"A message of {header_bytes} bytes of text and {payload_bytes} bytes of images"
             f" is too large. At most {MAX_HEADER_BYTES} and {MAX_PAYLOAD_BYTES} can be sent."
         )
+
+
+def _read_magic(stream: Readable) -> bytes:
+    """Read the first bytes one by one: a wrong one must be noticed before more arrive."""
+    magic = bytearray()
+    byte = bytearray(1)
+    while len(magic) < len(MAGIC) and _read_into(stream, memoryview(byte)):
+        magic += byte
+        if not MAGIC.startswith(magic):
+            raise ProtocolError(
+                f"Expected a message, found the bytes {bytes(magic)!r}."
+                " Something else wrote to the connection."
+            )
+    if 0 < len(magic) < len(MAGIC):
+        raise ProtocolError("The connection ended within a message.")
+    return bytes(magic)
 
 
 def _read_all(stream: Readable, buffer: memoryview) -> None:

@@ -167,9 +167,11 @@ class FakeWorker:
     def _print(self, argument, request, context):
         print("a library says hello", argument)  # noqa: T201
         sys.stdout.write("without a line end")
+        sys.stdout.flush()
         os.write(1, b"\xff\xfe written past Python")
         os.system("echo a program says hello")
         ctypes.CDLL(None).puts(b"a C library says hello")
+        ctypes.CDLL(None).fflush(None)
         sys.stderr.write("Grüße 苔 \ud800 \n")
 
     def _flood(self, argument, request, context):
