@@ -51,13 +51,14 @@ class FakeWorker:
         match os.environ.get("TESSERA_FAKE", "").split(" ", 1):
             case ["exit", status]:
                 os._exit(int(status))
+            case ["ready_then_exit"]:
+                self._write(Ready(device="cpu", device_name="", versions=()))
+                sys.stderr.write("one more start\n")
+                os._exit(8)
             case ["import", name]:
                 __import__(name)
             case ["sleep", seconds]:
                 time.sleep(float(seconds))
-            case ["import_from_path", name]:
-                module = __import__(name)
-                return Ready(device="cpu", device_name=str(module), versions=())
         python = f"{sys.version_info[0]}.{sys.version_info[1]}"
         return Ready(device="cpu", device_name=str(Path.cwd()), versions=(("python", python),))
 
@@ -186,10 +187,14 @@ class FakeWorker:
     def _event(self, argument, request, context):
         """Write a message that only Blender may send."""
         from tessera.generator_process.messages import Shutdown
+
+        self._write(Shutdown())
+        time.sleep(30)
+
+    def _write(self, message):
         from tessera.generator_process.wire import encode_message
 
-        os.write(self._descriptor_out, b"".join(encode_message(Shutdown())))
-        time.sleep(30)
+        os.write(self._descriptor_out, b"".join(encode_message(message)))
 
     def _half(self, argument, request, context):
         """Die within a frame."""
@@ -211,9 +216,7 @@ class FakeWorker:
         return self._finished(request, notes=(repr(sys.stdin.read()),))
 
     def _about(self, argument, request, context):
-        text = "|".join([*sys.path, sys.prefix, *(f"{k}={v}" for k, v in os.environ.items())])
-        threads = ",".join(thread.name for thread in threading.enumerate())
-        return self._finished(request, notes=(text, threads, argument))
+        return self._finished(request, notes=(argument, *sys.path))
 
 
 def main():
