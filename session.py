@@ -28,6 +28,7 @@ from .preview import Preview
 from .screen import redraw, remember_undo_step
 
 _PUMP_INTERVAL_S = 0.05
+_timers = bpy.app.timers
 _WAIT_S = 0.1  # between two looks at Ctrl-C
 
 _session: "Session | None" = None
@@ -218,8 +219,8 @@ def start(make_client: Callable[[], Client]) -> Session:
 def stop() -> None:
     """End the session. Safe to call twice."""
     global _session
-    if bpy.app.timers.is_registered(_tick):
-        bpy.app.timers.unregister(_tick)
+    if _timers.is_registered(_tick):
+        _timers.unregister(_tick)
     ending, _session = _session, None
     if ending is not None:
         ending.close()
@@ -244,8 +245,12 @@ def is_busy() -> bool:
 def _start_timer() -> None:
     # A module-level function: Blender cannot find a bound method again to unregister it (#139720).
     # Without an event loop it would never be called, and `wait` does its work.
-    if not bpy.app.background and not bpy.app.timers.is_registered(_tick):
-        bpy.app.timers.register(_tick, first_interval=_PUMP_INTERVAL_S, persistent=True)
+    if _has_event_loop() and not _timers.is_registered(_tick):
+        _timers.register(_tick, first_interval=_PUMP_INTERVAL_S, persistent=True)
+
+
+def _has_event_loop() -> bool:
+    return not bpy.app.background
 
 
 def _tick() -> float | None:

@@ -44,7 +44,7 @@ class TESSERA_OT_generate(GenerationSettings, Operator):
             result = session.get().wait(self._submit(context))
         except TesseraError as error:
             return self._fail(error)
-        for note in (*result.notes, *result.skipped):
+        for note in result.notes:
             self.report({"INFO"}, note)
         return {"FINISHED"}
 

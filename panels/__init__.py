@@ -39,6 +39,7 @@ def wrap(text: str, width_px: float) -> list[str]:
 
     import bpy
 
-    letter_px = 6.2 * bpy.context.preferences.system.ui_scale
+    scale = bpy.context.preferences.system.ui_scale or 1.0  # 0 without a window
+    letter_px = 6.2 * scale
     columns = max(int((width_px - 60) / letter_px), 16)
     return textwrap.wrap(text, columns) or [""]

@@ -54,7 +54,7 @@ def _draw_end(layout: UILayout, job: Job, *, width_px: float) -> None:
     layout.label(
         text=f"{count} image{'s' if count != 1 else ''} in {seconds:.1f} s", icon="CHECKMARK"
     )
-    for note in (*result.notes, *result.skipped):
+    for note in result.notes:
         draw_text(layout, note, width_px=width_px, icon="INFO")
     for seed in result.seeds[-1:]:
         _draw_seed(layout, seed)

@@ -144,7 +144,7 @@ def test_linear_bytes_are_encoded():
 def test_another_colour_space_is_refused():
     image = bpy.data.images.new("log", 1, 1)
     image.colorspace_settings.name = "ACEScg"
-    with pytest.raises(InvalidRequestError, match='colour space "ACEScg".* Set it to "sRGB"'):
+    with pytest.raises(InvalidRequestError, match=r'colour space "ACEScg".* Set it to "sRGB"'):
         images.image_data_of(image)
     assert [image.name for image in bpy.data.images] == ["log"], "the probe is gone"
 

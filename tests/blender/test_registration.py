@@ -148,7 +148,7 @@ def test_limits_are_those_of_the_messages():
 def test_every_setting_is_one_of_the_operator():
     operator = bpy.ops.tessera.generate.get_rna_type().properties
     settings = bpy.context.scene.tessera.bl_rna.properties
-    names = [name for name in settings.keys() if name not in {"rna_type", "name"}]
+    names = [name for name in settings.keys() if name not in {"rna_type", "name"}]  # noqa: SIM118
     assert len(names) == 14
     for name in names:
         assert operator[name].type == settings[name].type

@@ -1,0 +1,241 @@
+"""What the panels lay out in which state. Bug reports P037 and P134, and a narrow sidebar."""
+
+from types import SimpleNamespace
+
+import bpy
+import pytest
+from fakes.painter import pixels_of
+from tessera import images, preferences, registration, runtime, runtime_install, session
+from tessera.generator_process.errors import ErrorKind
+from tessera.generator_process.messages import (
+    Cancelled,
+    Failed,
+    Finished,
+    ImageData,
+    ImageFinished,
+    Progress,
+)
+from tessera.panels import wrap
+from tessera.panels.advanced import TESSERA_PT_advanced_image
+from tessera.panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
+
+_LAYOUTS = {"row", "column", "box", "split", "grid_flow", "column_flow"}
+
+
+class RecordingLayout:
+    """Remembers what a panel lays out, and checks it against Blender as a window would."""
+
+    def __init__(self, calls=None):
+        self.calls = [] if calls is None else calls
+
+    def prop(self, data, name, **options):
+        assert name in data.bl_rna.properties, f"there is no property {name}"
+        _check(bpy.types.UILayout.bl_rna.functions["prop"], options)
+        self.calls.append(("prop", name))
+
+    def operator(self, name, **options):
+        operator = getattr(bpy.ops.tessera, name.removeprefix("tessera."))
+        names = set(operator.get_rna_type().properties.keys())
+        _check(bpy.types.UILayout.bl_rna.functions["operator"], options)
+        given = _Properties(names)
+        self.calls.append(("operator", name, given))
+        return given
+
+    def label(self, *, text, **options):
+        _check(bpy.types.UILayout.bl_rna.functions["label"], options)
+        self.calls.append(("label", text))
+
+    def progress(self, *, factor, text, **options):
+        assert 0.0 <= factor <= 1.0
+        _check(bpy.types.UILayout.bl_rna.functions["progress"], options)
+        self.calls.append(("progress", text))
+
+    def separator(self, **_options):
+        pass
+
+    def __getattr__(self, name):
+        assert name in _LAYOUTS, name
+        _check(bpy.types.UILayout.bl_rna.functions[name], {})
+        return lambda **_options: RecordingLayout(self.calls)
+
+
+class _Properties:
+    def __init__(self, names):
+        self.__dict__["names"] = names
+
+    def __setattr__(self, name, value):
+        assert name in self.names
+        self.__dict__[name] = value
+
+
+def _check(function, options):
+    for name, value in options.items():
+        assert name in function.parameters, name
+        if name == "icon":
+            assert value in function.parameters["icon"].enum_items, value
+
+
+def _draw(panel, width=250, image=None):
+    layout = RecordingLayout()
+    context = SimpleNamespace(
+        scene=bpy.context.scene,
+        region=SimpleNamespace(width=width),
+        space_data=SimpleNamespace(image=image),
+    )
+    panel.draw(SimpleNamespace(layout=layout), context)
+    return layout.calls
+
+
+def _texts(calls, kind="label"):
+    return [call[1] for call in calls if call[0] == kind]
+
+
+def _submit():
+    settings = bpy.context.scene.tessera
+    settings.width, settings.height, settings.seed = 16, 8, "5"
+    return session.get().submit(settings.to_text_to_image())
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch):
+    state = runtime.RuntimeState(is_installed=True, message="The generator is installed")
+    monkeypatch.setattr(runtime, "state", lambda: state)
+
+
+def test_shows_the_settings_and_the_button():
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert _texts(calls, "prop") == [
+        "prompt",
+        "negative_prompt",
+        "width",
+        "height",
+        "seamless",
+        "seed",
+    ]
+    assert _texts(calls, "operator") == ["tessera.generate"]
+    assert _texts(calls) == []
+
+
+def test_advanced_shows_the_rest():
+    from tessera.properties import SETTING_NAMES
+
+    shown = _texts(_draw(TESSERA_PT_prompt_image), "prop")
+    shown += _texts(_draw(TESSERA_PT_advanced_image), "prop")
+    assert sorted(shown) == sorted(SETTING_NAMES), "every setting once"
+
+
+def test_the_editors_show_the_same(generator):
+    _submit()
+    assert _kinds(TESSERA_PT_prompt_image) == _kinds(TESSERA_PT_prompt_shader)
+
+
+def _kinds(panel):
+    return [call[:2] for call in _draw(panel)]
+
+
+def test_shows_progress_and_cancel(generator):
+    job = _submit()
+    _submit()
+    generator.push(Progress(job_id=job.job_id, step=3, steps=20, stage="Sampling"))
+    session.get().pump()
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert _texts(calls, "progress") == ["Sampling 3/20, 0 s"]
+    assert "tessera.cancel" in _texts(calls, "operator")
+    assert "Waiting" in _texts(calls)
+
+
+def test_shows_how_it_ended(generator):
+    job = _submit()
+    image = ImageData(pixels=pixels_of(5, 16, 8))
+    generator.push(ImageFinished(job_id=job.job_id, index=0, seed=5, image=image))
+    generator.push(Finished(job_id=job.job_id, notes=("Words were left out.",)))
+    session.get().wait(job)
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert _texts(calls)[0].startswith("1 image in ")
+    assert "Words were left out." in _texts(calls)
+    assert "Seed 5" in _texts(calls)
+    assert [call[2].seed for call in calls if call[1] == "tessera.reuse_seed"] == ["5"]
+
+
+def test_shows_a_cancelled_job(generator):
+    job = _submit()
+    generator.push(Cancelled(job_id=job.job_id))
+    session.get().pump()
+    assert _texts(_draw(TESSERA_PT_prompt_image)) == ["Cancelled"]
+
+
+@pytest.mark.parametrize("width", [120, 180, 250, 600])
+def test_shows_an_error_in_lines_that_fit(generator, width):
+    job = _submit()
+    message = "Not enough memory for 8192 x 8192 with this model. Lower the size."
+    generator.push(Failed(job_id=job.job_id, kind=ErrorKind.OUT_OF_MEMORY, message=message))
+    session.get().pump()
+    lines = _texts(_draw(TESSERA_PT_prompt_image, width=width))
+    assert " ".join(lines) == message
+    assert max(map(len, lines)) <= max(width / 6, 16)
+
+
+def test_offers_the_installation(monkeypatch):
+    state = runtime.RuntimeState(is_installed=False, message="Press Install Generator.")
+    monkeypatch.setattr(runtime, "state", lambda: state)
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert _texts(calls) == ["Press Install Generator."]
+    assert _texts(calls, "operator") == ["tessera.install_runtime", "tessera.generate"]
+
+
+def test_shows_a_running_installation(monkeypatch):
+    progress = SimpleNamespace(fraction=0.5, text="Downloading")
+    running = SimpleNamespace(is_running=True, progress=progress, error=None)
+    monkeypatch.setattr(runtime_install, "current", lambda: running)
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert _texts(calls, "progress") == ["Downloading"]
+    assert _texts(calls, "operator") == ["tessera.cancel_installation", "tessera.generate"]
+
+
+def test_the_preferences_show_the_state():
+    layout = RecordingLayout()
+    given = SimpleNamespace(layout=layout, bl_rna=preferences.TESSERA_AP_preferences.bl_rna)
+    context = SimpleNamespace(region=SimpleNamespace(width=600))
+    preferences.TESSERA_AP_preferences.draw(given, context)
+    assert _texts(layout.calls) == ["The generator is installed"]
+    assert _texts(layout.calls, "prop") == ["python_path", "model_folders"]
+
+
+def test_shows_the_seed_of_the_open_image():
+    settings = _settings(seed=2**64 - 1)
+    image = images.new_image("a", ImageData(pixels=pixels_of(1, 8, 8)), settings)
+    calls = _draw(TESSERA_PT_prompt_image, image=image)
+    assert _texts(calls) == [f"Seed {2**64 - 1}"]
+    assert [call[2].image for call in calls if call[1] == "tessera.save_image"] == [image.name]
+    assert _texts(_draw(TESSERA_PT_prompt_image, image=bpy.data.images.new("b", 8, 8))) == []
+
+
+def _settings(seed):
+    from tessera.metadata import settings_of_request
+
+    request = bpy.context.scene.tessera.to_text_to_image()
+    return settings_of_request(request, seed=seed, seed_text="", model="Starter")
+
+
+def test_panels_are_where_they_should_be():
+    found = {
+        cls.__name__: (cls.bl_space_type, cls.bl_region_type, cls.bl_category)
+        for cls in registration.CLASSES
+        if issubclass(cls, bpy.types.Panel)
+    }
+    for name, place in found.items():
+        editor = "IMAGE_EDITOR" if name.endswith("_image") else "NODE_EDITOR"
+        assert place == (editor, "UI", "Tessera")
+    assert len(found) == 4
+
+
+def test_only_shader_trees_show_the_panel():
+    for tree, shown in (("ShaderNodeTree", True), ("GeometryNodeTree", False), ("", False)):
+        context = SimpleNamespace(space_data=SimpleNamespace(tree_type=tree))
+        assert TESSERA_PT_prompt_shader.poll(context) is shown
+
+
+def test_lines_of_text():
+    assert wrap("", 200) == [""]
+    assert wrap("one two", 10_000) == ["one two"]
+    assert " ".join(wrap("a b " * 50, 150)) == ("a b " * 50).strip()
