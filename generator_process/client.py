@@ -105,6 +105,7 @@ class _Sent:
     frame: list[bytes | memoryview]
     is_taken: bool = False
     is_second_try: bool = False
+    is_cancelled: bool = False
 
 
 class GeneratorProcess:
@@ -154,8 +155,7 @@ class GeneratorProcess:
         frame = encode_message(message)
         with self._changed:
             if isinstance(message, Cancel):
-                if self._child is not None and message.job_id in self._jobs:
-                    self._child.send(frame)
+                self._cancel(message.job_id, frame)
                 return
             if message.job_id in self._jobs:
                 raise InvalidRequestError(f"Job {message.job_id} is still running.")
@@ -187,6 +187,11 @@ class GeneratorProcess:
             child.stop()
 
     # With the lock held
+
+    def _cancel(self, job_id: str, frame: list[bytes | memoryview]) -> None:
+        if self._child is not None and job_id in self._jobs:
+            self._jobs[job_id].is_cancelled = True
+            self._child.send(frame)
 
     def _running_child(self) -> Child:
         if self._child is not None and not self._child.is_running and not self._jobs:
@@ -261,7 +266,9 @@ class GeneratorProcess:
             jobs, self._jobs = self._jobs, {}
             for job_id, job in jobs.items():
                 untouched = not job.is_taken and not job.is_second_try
-                if ending.kind is ErrorKind.CRASHED and untouched:
+                if untouched and job.is_cancelled:
+                    self._push(Cancelled(job_id=job_id))
+                elif untouched and ending.kind is ErrorKind.CRASHED:
                     self._send_again(job_id, job)
                 else:
                     self._fail(job_id, ending.kind, ending.message, ending.detail)

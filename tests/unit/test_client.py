@@ -448,6 +448,15 @@ def test_a_job_is_sent_again_only_once(make_client):
     assert log_until(client, "one more start").count("one more start") == 2
 
 
+def test_a_cancelled_job_is_not_sent_again(make_client):
+    client = make_client(environment=(("TESSERA_FAKE", "ready_then_exit"),))
+    client.send(request("a"))
+    client.send(Cancel(job_id="a"))
+    events = until(client, lambda events: terminal_of(events, "a"))
+    assert terminal_of(events, "a") == Cancelled(job_id="a")
+    assert log_until(client, "one more start").count("one more start") == 1
+
+
 def test_a_process_that_does_not_get_ready_is_ended(make_client):
     client = make_client(start_timeout_s=0.5, environment=(("TESSERA_FAKE", "sleep 60"),))
     client.send(request("a"))
