@@ -94,7 +94,15 @@ def run_script(
     folder = Path(tempfile.mkdtemp(prefix="tessera-profile-")) if profile is None else profile
     try:
         return run_through(
-            [str(python), str(LAUNCHER), str(archive), str(script.resolve()), *arguments],
+            [
+                str(python),
+                "-X",
+                "utf8",
+                str(LAUNCHER),
+                str(archive),
+                str(script.resolve()),
+                *arguments,
+            ],
             environment=child_environment(BLENDER_USER_RESOURCES=str(folder), **(variables or {})),
         )
     finally:

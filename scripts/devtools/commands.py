@@ -26,7 +26,7 @@ CHECKS = (
 def main(argv: Sequence[str]) -> int:
     """Run one command and return the exit status."""
     parser = _parser()
-    own, passed_on = _split(list(argv))
+    own, passed_on = split(list(argv))
     options, unknown = parser.parse_known_args(own)
     passed_on = unknown + passed_on
     if passed_on and options.command in {"check", "build"}:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         return 130
 
 
-def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+def split(argv: list[str]) -> tuple[list[str], list[str]]:
     """Separate dev.py's own arguments from those for the script, the benchmark or pytest."""
     if argv[:1] in (["run"], ["bench"]):
         index = 1
@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _in_blender(version: str | None, script: Path, arguments: Sequence[str]) -> int:
     version = version or blender.default_version()
+    blender.environment(version)
     runtime = generator_runtime.ready()
     with tempfile.TemporaryDirectory(prefix="tessera-build-") as folder:
         archive = packaging.build(version, Path(folder))

@@ -53,14 +53,15 @@ def run_with_progress(
         )
         assert process.stdout is not None
         try:
-            for line in process.stdout:
-                file.write(line)
-                file.flush()
-                lines.append(line.rstrip())
-                now = time.monotonic()
-                if _INTERESTING.match(line) and now - shown >= SECONDS_BETWEEN_LINES:
-                    say(f"  {now - start:4.0f} s  {_shortened(line)}")
-                    shown = now
+            with process.stdout as output:
+                for line in output:
+                    file.write(line)
+                    file.flush()
+                    lines.append(line.rstrip())
+                    now = time.monotonic()
+                    if _INTERESTING.match(line) and now - shown >= SECONDS_BETWEEN_LINES:
+                        say(f"  {now - start:4.0f} s  {_shortened(line)}")
+                        shown = now
             status = process.wait()
         except BaseException:  # also Ctrl-C: do not leave the command running
             process.terminate()

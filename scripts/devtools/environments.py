@@ -87,7 +87,16 @@ class Environment:
             log=log,
         )
         run_with_progress(
-            [python, "-m", "pip", "install", "--no-input", "-r", str(self.requirements)],
+            [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--no-input",
+                "--no-compile",
+                "-r",
+                str(self.requirements),
+            ],
             label=f"Environment {self.name}: installing {self.requirements.name}",
             log=log,
         )

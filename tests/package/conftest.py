@@ -1,0 +1,53 @@
+"""Blender with a private profile, and the archive that Blender's own tool builds."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("BLENDER_USER_RESOURCES", tempfile.mkdtemp(prefix="tessera-test-"))
+
+import pytest
+
+bpy = pytest.importorskip("bpy")
+
+from extension_helpers import MODULE, install, uninstall  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def blender_tool():
+    """Return a function that runs Blender's own extension tool and returns what it says."""
+    tool = Path(bpy.utils.system_resource("SCRIPTS"), "addons_core/bl_pkg/cli/blender_ext.py")
+
+    def run(*arguments: str) -> str:
+        result = subprocess.run(
+            [sys.executable, str(tool), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def archive(blender_tool, tmp_path_factory) -> Path:
+    """The extension's archive."""
+    path = tmp_path_factory.mktemp("archive") / "tessera.zip"
+    blender_tool("build", "--source-dir", str(ROOT), "--output-filepath", str(path))
+    return path
+
+
+@pytest.fixture
+def installed(archive):
+    """The extension, installed and enabled; disabled and uninstalled afterwards."""
+    install(archive)
+    yield sys.modules[MODULE]
+    if MODULE in bpy.context.preferences.addons:
+        bpy.ops.preferences.addon_disable(module=MODULE)
+    uninstall()
