@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import bpy
 from bpy.props import PointerProperty
 
-from . import runtime, session
+from . import cli, runtime, session
 from .generator_process.client import Client, GeneratorProcess
 from .operators import install_runtime
 from .operators.bake import TESSERA_OT_bake
@@ -58,10 +58,12 @@ def unregister() -> None:
 
 def _parts() -> list[tuple[Callable[[], object], Callable[[], object]]]:
     classes = [(_adding(cls), _removing(cls)) for cls in CLASSES]
+    command = cli.Command()
     return [
         *classes,
         (_add_settings, _remove_settings),
         (_start_session, session.stop),
+        (command.add, command.remove),
         (_nothing, install_runtime.stop),
     ]
 

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line: `blender --command tessera generate|list-models|info`. Side: Blender.
+
+Exit status: 0 done, 1 it could not be done, 2 it was asked for wrongly. Results go to the standard
+output, sentences about errors and notes to the standard error.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import bpy
+
+from . import api, models, preferences, runtime
+from .generator_process.client import GeneratorProcess
+from .generator_process.errors import (
+    CancelledError,
+    InvalidRequestError,
+    StartError,
+    TesseraError,
+)
+from .generator_process.messages import Ready, Scheduler, SeamlessAxes
+from .metadata import version
+
+COMMAND = "tessera"
+DONE, FAILED, WRONG = 0, 1, 2
+
+_STARTER_FOLDER = Path(__file__).parent / "starter_model"
+_READY_TIMEOUT_S = 120.0
+
+
+class Command:
+    """The registration of the command with Blender."""
+
+    def __init__(self) -> None:
+        self._handle: object = None
+
+    def add(self) -> None:
+        """Make `blender --command tessera` work."""
+        self._handle = bpy.utils.register_cli_command(COMMAND, main)
+
+    def remove(self) -> None:
+        """Undo `add`."""
+        bpy.utils.unregister_cli_command(self._handle)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        arguments: Those after the name of the command, such as `["info", "--json"]`.
+    """
+    try:
+        options = _parser().parse_args(list(arguments))
+    except SystemExit as end:  # argparse has said why
+        return end.code if isinstance(end.code, int) else WRONG
+    try:
+        return options.run(options)
+    except InvalidRequestError as error:
+        return _complain(error, WRONG)
+    except TesseraError as error:
+        return _complain(error, FAILED)
+    except KeyboardInterrupt:
+        return _complain(CancelledError("The job was cancelled."), FAILED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"blender --command {COMMAND}", description="Generate images.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    generate = commands.add_parser("generate", help="make images from a prompt", allow_abbrev=False)
+    _add_generate_options(generate)
+    for name, run, text in (
+        ("list-models", _list_models, "list the models on this machine"),
+        ("info", _info, "tell what images are made with"),
+    ):
+        found = commands.add_parser(name, help=text, allow_abbrev=False)
+        found.add_argument("--json", action="store_true", help="print one JSON value")
+        found.set_defaults(run=run)
+    return parser
+
+
+def _add_generate_options(parser: argparse.ArgumentParser) -> None:
+    # Options without a default here are settings: left out, they keep the scene's value.
+    settings = parser.add_argument_group("settings", argument_default=argparse.SUPPRESS)
+    settings.add_argument("--prompt", required=True, help="what the image should show")
+    settings.add_argument("--negative-prompt", help="what it should not show")
+    settings.add_argument("--width", type=int, metavar="PIXELS")
+    settings.add_argument("--height", type=int, metavar="PIXELS")
+    settings.add_argument("--seed", help="a whole number or any word")
+    settings.add_argument("--images", type=int, metavar="NUMBER", dest="number_of_images")
+    settings.add_argument("--batch-size", type=int, metavar="NUMBER")
+    settings.add_argument("--steps", type=int, metavar="NUMBER")
+    settings.add_argument("--guidance", type=float, metavar="NUMBER")
+    settings.add_argument("--scheduler", type=_upper, choices=[item.name for item in Scheduler])
+    settings.add_argument("--seamless", type=_upper, choices=[item.name for item in SeamlessAxes])
+    settings.add_argument("--model", help="what list-models prints first in each line")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        help="a .png file, numbered if there are several images, or a folder that exists",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON value")
+    parser.set_defaults(run=_generate)
+
+
+def _upper(text: str) -> str:
+    return text.upper().replace("-", "_")
+
+
+def _generate(options: argparse.Namespace) -> int:
+    settings = {key: value for key, value in vars(options).items() if key in _setting_names()}
+    output: Path = options.output
+    _check_output(output)
+    result = api.generate(preview="NONE", **settings)
+    files = _save(result.images, output)
+    for note in (*result.notes, *result.skipped):
+        _say(note)
+    if options.json:
+        _print_json(
+            {
+                "files": [str(path) for path in files],
+                "seeds": [str(seed) for seed in result.seeds],
+                "model": result.model,
+                "applied": result.applied,
+                "skipped": result.skipped,
+                "notes": result.notes,
+                "seconds": dict(result.seconds),
+            }
+        )
+    else:
+        for path, seed in zip(files, result.seeds, strict=True):
+            _print(f"{path}\tseed {seed}")
+    return DONE
+
+
+def _setting_names() -> frozenset[str]:
+    from .properties import SETTING_NAMES
+
+    return frozenset(SETTING_NAMES)
+
+
+def _check_output(output: Path) -> None:
+    """Find out before the work whether its result can be written."""
+    if output.is_dir():
+        return
+    if output.suffix.lower() != ".png":
+        raise InvalidRequestError(
+            f'"{output}" is neither a folder nor the name of a PNG file. End it in .png.'
+        )
+    if not output.absolute().parent.is_dir():
+        raise InvalidRequestError(
+            f'Folder "{output.absolute().parent}" does not exist. Make it first.'
+        )
+
+
+def _save(names: Sequence[str], output: Path) -> list[Path]:
+    from .operators.save_image import save
+
+    files = []
+    for number, name in enumerate(names, start=1):
+        path = output.absolute()
+        if output.is_dir():
+            path = _free_path(path / bpy.path.clean_name(name))
+        elif len(names) > 1:
+            path = path.with_stem(f"{path.stem}_{number:0{len(str(len(names)))}}")
+        save(bpy.data.images[name], path)
+        files.append(path)
+    return files
+
+
+def _free_path(stem: Path) -> Path:
+    """Return a name in the user's folder that does not hide an earlier image."""
+    path, number = stem.with_name(f"{stem.name}.png"), 1
+    while path.exists():
+        number += 1
+        path = stem.with_name(f"{stem.name}_{number}.png")
+    return path
+
+
+def _list_models(options: argparse.Namespace) -> int:
+    found = models.find_models(preferences.model_folders())
+    if options.json:
+        _print_json([{"model": model.text, "name": model.name} for model in found])
+    else:
+        for model in found:
+            _print(f"{model.text}\t{model.name}")
+    return DONE
+
+
+def _info(options: argparse.Namespace) -> int:
+    state = runtime.state()
+    ready = _start_generator() if state.is_installed else None
+    information: dict[str, Any] = {
+        "tessera": version(),
+        "blender": bpy.app.version_string,
+        "generator": state.message,
+        "device": ready.device if ready else None,
+        "device name": ready.device_name if ready else None,
+        "versions": dict(ready.versions) if ready else {},
+        "starter model knows": starter_words(),
+    }
+    if options.json:
+        _print_json(information)
+        return DONE
+    information["versions"] = [" ".join(pair) for pair in ready.versions] if ready else []
+    for name, value in information.items():
+        if value:
+            _print(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
+    return DONE
+
+
+def starter_words() -> list[str]:
+    """Return the words that the starter model was trained on, none if it does not tell them."""
+    words: set[str] = set()
+    for path in _STARTER_FOLDER.glob("*.json"):
+        if path.name != "model_index.json":
+            words |= _strings(json.loads(path.read_text(encoding="utf-8")))
+    return sorted(words, key=str.casefold)
+
+
+def _strings(value: Any) -> set[str]:  # noqa: ANN401  any JSON
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, dict):
+        value = list(value.values())
+    return set().union(*map(_strings, value)) if isinstance(value, list) else set()
+
+
+def _start_generator() -> Ready:
+    """Start a generator, hear what it says of itself, and end it."""
+    command = runtime.generator_command()
+    client = GeneratorProcess(command, start_timeout_s=_READY_TIMEOUT_S)
+    try:
+        client.start()
+        end_s = time.monotonic() + _READY_TIMEOUT_S
+        while client.ready is None and client.pid is not None and time.monotonic() < end_s:
+            client.wait(0.1)
+            client.poll()
+        ready = client.ready
+    finally:
+        client.close()
+    if ready is None:
+        raise StartError(
+            "The generator process did not start. The reason is at the end of"
+            f' "{command.log_path}".'
+        )
+    return ready
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _print_json(value: object) -> None:
+    _print(json.dumps(value, ensure_ascii=False))
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
+
+
+def _complain(error: TesseraError, status: int) -> int:
+    _say(str(error))
+    return status
