@@ -76,20 +76,12 @@ def save(image: Image, path: Path) -> None:
     Raises:
         InvalidRequestError: The image has no pixels, or the file cannot be written.
     """
-    if not path.parent.is_dir():
-        raise InvalidRequestError(
-            f'Folder "{path.parent}" does not exist. Make it first or choose another one.'
-        )
-    if path.is_dir() or (path.exists() and not _is_png(path)):
-        raise InvalidRequestError(
-            f'"{path}" exists and is not a PNG file. It is kept: choose another name.'
-        )
-    file = png_of_image(image)
     try:
-        _replace(path, file)
+        _check_place(path)
+        _replace(path, png_of_image(image))
     except OSError as error:
         raise InvalidRequestError(
-            f'"{path}" cannot be written ({error.strerror}). Choose another folder.'
+            f'"{path}" cannot be written ({error.strerror}). Choose another name or folder.'
         ) from error
 
 
@@ -129,12 +121,20 @@ def _path_of(text: str) -> Path:
     return path
 
 
+def _check_place(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InvalidRequestError(
+            f'Folder "{path.parent}" does not exist. Make it first or choose another one.'
+        )
+    if path.is_dir() or (path.exists() and not _is_png(path)):
+        raise InvalidRequestError(
+            f'"{path}" exists and is not a PNG file. It is kept: choose another name.'
+        )
+
+
 def _is_png(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return png.is_png(file.read(8))
-    except OSError:
-        return False
+    with path.open("rb") as file:
+        return png.is_png(file.read(8))
 
 
 def _replace(path: Path, file: bytes) -> None:
