@@ -26,12 +26,11 @@ SHIPPED_FOLDERS = ("generator_process", "operators", "panels")
 
 
 def _project_files() -> list[Path]:
-    found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).parts
-        if parts[0] not in SKIPPED_FOLDERS and not any(part.startswith(".") for part in parts):
-            found.append(path)
-    return found
+    found = list(ROOT.glob("*.py"))
+    for folder in ROOT.iterdir():
+        if folder.is_dir() and folder.name not in SKIPPED_FOLDERS and folder.name[0] != ".":
+            found += folder.rglob("*.py")
+    return sorted(found)
 
 
 SOURCES = _project_files()
