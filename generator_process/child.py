@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import ErrorKind, NotInstalledError, StartError, TesseraError
+from .errors import ErrorKind, NotInstalledError, StartError
 from .messages import Ready, Shutdown
 from .process_log import ProcessLog
 from .wire import Message, encode_message, read_message, write_frame
@@ -123,6 +123,7 @@ class Child:
 
     def stop(self) -> None:
         """End the process, politely at first. Returns when it and the threads are gone."""
+        self._killed_for = self._killed_for or (ErrorKind.CRASHED, "It was stopped.")
         self.send(encode_message(Shutdown()))
         self._frames.put(None)
         if self.ready is not None:
@@ -149,7 +150,8 @@ class Child:
                     if isinstance(message, Ready):
                         self.ready = message
                     self._on_message(self, message)
-            except (TesseraError, OSError) as error:
+            except Exception as error:
+                logger.debug("reading failed", exc_info=True)
                 self.kill(ErrorKind.PROTOCOL, f"What the generator process sent is wrong: {error}")
         self._frames.put(None)
         ending = self._ending(self._wait())

@@ -33,7 +33,7 @@ __all__ = ["Client", "GeneratorCommand", "GeneratorProcess", "NoGenerator"]
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 300.0  # importing torch from a slow, busy disk takes minutes
 _LOOK_S = 0.5
 
 

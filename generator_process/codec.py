@@ -203,7 +203,7 @@ class _Record:
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
-        hints = get_type_hints(kind)
+        hints = get_type_hints(kind, localns={"NDArray": NDArray})
         self._fields = {field.name: codec_of(hints[field.name]) for field in fields(kind)}
 
     def encode(self, value: object, where: str, arrays: ArrayOutput) -> object:
@@ -259,7 +259,7 @@ def codec_of(kind: object) -> Codec:
 
 def _generic_codec(kind: object) -> Codec:
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin is np.ndarray:
+    if origin is np.ndarray or origin is NDArray:  # the alias stands for itself from NumPy 2.5 on
         return _Array()
     if origin is tuple and arguments[-1] is Ellipsis:
         return _Tuple((codec_of(arguments[0]),), any_length=True)

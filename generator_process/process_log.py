@@ -38,9 +38,12 @@ class ProcessLog:
         return list(self._lines)
 
     def last_words(self) -> str:
-        """Return the line that says most about an end: of a fatal error, or else the last one."""
-        lines = [line for line in self._lines if not line.startswith(_UNEVENTFUL)]
-        return self._fatal or (lines[-1].strip() if lines else "")
+        """Return the line that says most about an end: of a fatal error, or else the last one.
+
+        Empty if the last line only says what the process was doing.
+        """
+        last = self._lines[-1].strip() if self._lines else ""
+        return self._fatal or ("" if last.startswith(_UNEVENTFUL) else last)
 
     def drain(self, stream: io.BufferedReader) -> None:
         """Read until the end of the stream and close it. Takes a thread of its own."""

@@ -405,6 +405,19 @@ def test_a_job_that_kills_the_process_is_not_tried_again(make_client):
     assert client.pid != pid
 
 
+def test_an_earlier_failure_is_not_taken_for_the_last_words(make_client):
+    client = make_client()
+    run(client, "a", "raise something")
+    client.send(request("b", "steps 0.02", steps=1000))
+    until(client, begun("b"))
+    log_until(client, "job b: TextToImage")
+    os.kill(client.pid, signal.SIGKILL)
+    event = terminal_of(until(client, lambda events: terminal_of(events, "b")), "b")
+    assert event.kind is ErrorKind.CRASHED
+    assert "It last said" not in event.message
+    assert "ValueError: something" in event.detail
+
+
 def test_a_fault_in_a_library_is_named(make_client):
     event = run(make_client(), "a", "segfault")
     assert event.kind is ErrorKind.CRASHED
@@ -423,6 +436,16 @@ def test_garbage_on_the_connection_ends_the_process(make_client, prompt):
     assert event.kind is ErrorKind.PROTOCOL
     assert event.message.startswith(("What the generator process sent", "The generator process s"))
     assert gone_within(pid, 2)
+
+
+def test_an_error_in_the_reading_itself_fails_the_job(make_client, monkeypatch):
+    def broken(stream):
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(child_module, "read_message", broken)
+    event = run(make_client(), "a")
+    assert event.kind is ErrorKind.PROTOCOL
+    assert "not foreseen" in event.message
 
 
 # The start
@@ -677,9 +700,11 @@ def test_the_parents_streams_may_be_closed(tmp_path):
         import os
         client = make({str(tmp_path / "log")!r})
         events = [run(client, name, prompt) for name, prompt in [("a", "print x"), ("b", "")]]
+        pid = client.pid
         os.write(1, b"to whatever descriptor 1 is now")
         os.write(2, b"and 2")
         events.append(run(client, "c"))
+        assert client.pid == pid
         client.close()
         Path({str(tmp_path / "result")!r}).write_text(repr([type(e).__name__ for e in events]))
         """,
