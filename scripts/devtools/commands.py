@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _in_blender(version: str | None, script: Path, arguments: Sequence[str]) -> int:
+    started_s = time.time()
     version = version or blender.default_version()
     blender.environment(version)
     runtime = generator_runtime.ready()
@@ -94,7 +95,7 @@ def _in_blender(version: str | None, script: Path, arguments: Sequence[str]) -> 
             script,
             arguments,
             archive=archive,
-            variables={"TESSERA_PYTHON": str(runtime)},
+            variables={"TESSERA_PYTHON": str(runtime), "TESSERA_DEV_STARTED": str(started_s)},
         )
 
 
