@@ -1,44 +1,21 @@
 """What is in the archive."""
 
+import shutil
+import subprocess
 import zipfile
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-TOP_LEVEL = {
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BESIDE_MODULES = {
     "LICENSE",
-    "__init__.py",
-    "api.py",
-    "arrivals.py",
-    "baking.py",
     "blender_manifest.toml",
-    "cli.py",
-    "colour_input.py",
-    "delivery.py",
     "generator_process",
-    "images.py",
-    "install_plan.py",
-    "interpreters.py",
-    "materials.py",
-    "metadata.py",
-    "models.py",
-    "node_layout.py",
     "operators",
-    "optimizations.py",
     "panels",
-    "png.py",
-    "preferences.py",
-    "preview.py",
-    "properties.py",
-    "registration.py",
     "requirements",
-    "runtime.py",
-    "runtime_install.py",
-    "scratch.py",
-    "screen.py",
-    "session.py",
-    "shader_nodes.py",
     "starter_model",
-    "surface_colour.py",
-    "uv_maps.py",
 }
 
 
@@ -49,12 +26,27 @@ def test_blender_accepts_the_archive(archive, blender_tool):
 def test_only_the_add_on_is_in_the_archive(archive):
     with zipfile.ZipFile(archive) as file:
         names = [PurePosixPath(name) for name in file.namelist()]
-    assert {name.parts[0] for name in names} == TOP_LEVEL
+    modules = {path.name for path in ROOT.glob("*.py")} - {"dev.py"}
+    assert {name.parts[0] for name in names} == modules | BESIDE_MODULES
     assert [name for name in names if name.parts[0] == "requirements"] == [
         PurePosixPath("requirements/runtime.txt")
     ]
     suffixes = {name.suffix for name in names}
     assert suffixes <= {".py", ".toml", ".txt", ".json", ".safetensors", ".model", ""}
+
+
+def test_every_file_in_the_archive_is_in_the_repository(archive):
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("this is not a git checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout.split("\0")
+    with zipfile.ZipFile(archive) as file:
+        assert set(file.namelist()) - set(listed) == set()
 
 
 def test_archive_installs_everywhere(archive):

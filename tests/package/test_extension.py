@@ -1,5 +1,6 @@
 """The extension as users get it: installed from the archive, under the name Blender gives it."""
 
+import importlib
 import os
 import socket
 import subprocess
@@ -57,7 +58,7 @@ def test_enabling_changes_no_path_and_opens_no_socket(archive, monkeypatch):
 def test_state_without_a_generator_says_what_to_do(installed, monkeypatch):
     """P002: what is missing is said in the panel, not found in a traceback."""
     monkeypatch.delenv("TESSERA_PYTHON", raising=False)
-    state = sys.modules[f"{MODULE}.runtime"].state()
+    state = importlib.import_module(f"{MODULE}.runtime").state()
     assert not state.is_installed
     assert "Install Generator" in state.message
     with pytest.raises(RuntimeError, match="Install Generator"):
@@ -65,7 +66,7 @@ def test_state_without_a_generator_says_what_to_do(installed, monkeypatch):
 
 
 def test_interpreter_is_looked_up_in_order(installed, monkeypatch, tmp_path):
-    runtime = sys.modules[f"{MODULE}.runtime"]
+    runtime = importlib.import_module(f"{MODULE}.runtime")
     preferences = bpy.context.preferences.addons[MODULE].preferences
     monkeypatch.setenv("TESSERA_PYTHON", sys.executable)
     assert runtime.generator_command().python == Path(sys.executable)
@@ -79,8 +80,8 @@ def test_interpreter_is_looked_up_in_order(installed, monkeypatch, tmp_path):
 
 def test_installed_environment_is_used(installed, monkeypatch):
     monkeypatch.delenv("TESSERA_PYTHON", raising=False)
-    runtime = sys.modules[f"{MODULE}.runtime"]
-    plan = sys.modules[f"{MODULE}.install_plan"]
+    runtime = importlib.import_module(f"{MODULE}.runtime")
+    plan = importlib.import_module(f"{MODULE}.install_plan")
     folder = runtime.runtime_folder()
     assert folder.is_relative_to(os.environ["BLENDER_USER_RESOURCES"])
     python = plan.interpreter_in(folder)
@@ -115,7 +116,7 @@ def test_failed_installation_leaves_not_installed(installed, monkeypatch, tmp_pa
     monkeypatch.delenv("TESSERA_PYTHON", raising=False)
     with pytest.raises(RuntimeError, match=r'"torch==[\d.]+" could not be installed'):
         bpy.ops.tessera.install_runtime(wheel_folder=str(tmp_path))
-    runtime = sys.modules[f"{MODULE}.runtime"]
+    runtime = importlib.import_module(f"{MODULE}.runtime")
     assert not runtime.state().is_installed
     assert "torch" in runtime.state().message
     log = runtime.log_folder() / "install.log"
