@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ import torch
 from . import model_files
 from .devices import Device, release_cached_memory
 from .errors import ModelError
+from .explanations import first_line, is_out_of_memory
 from .messages import ModelRef
 
 if TYPE_CHECKING:
@@ -219,10 +221,12 @@ def _load_component(
             use_safetensors=weights.use_safetensors,
             local_files_only=True,
         )
-    except (RuntimeError, ValueError, KeyError) as error:
+    except (RuntimeError, ValueError, KeyError, OSError, UnpicklingError) as error:
+        if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno is not None):
+            raise  # not the model's fault
         raise ModelError(
             f'"{folder}" could not be loaded: its weights do not fit its configuration, or the'
-            f" file is damaged ({_first_line(error)}). Download the model again."
+            f" file is damaged ({first_line(error)}). Download the model again."
         ) from error
     return component.eval()
 
@@ -241,7 +245,7 @@ def _load_tokenizer(folder: Path) -> "CLIPTokenizer":
         return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
-            f'The tokenizer in "{folder}" could not be loaded ({_first_line(error)}).'
+            f'The tokenizer in "{folder}" could not be loaded ({first_line(error)}).'
             " Download the model again."
         ) from error
 
@@ -269,7 +273,3 @@ def _assemble(
         force_zeros_for_empty_prompt=zeros,
         add_watermarker=False,
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -57,6 +57,16 @@ _ALWAYS: dict[str, Any] = {
     "use_lu_lambdas": False,
 }
 
+# These fail in their first step with a model that predicts the image instead of the noise.
+_NEED_NOISE_PREDICTION = frozenset(
+    {
+        "EulerAncestralDiscreteScheduler",
+        "KDPM2AncestralDiscreteScheduler",
+        "KDPM2DiscreteScheduler",
+        "PNDMScheduler",
+    }
+)
+
 _BY_CLASS: dict[str, dict[str, Any]] = {
     "PNDMScheduler": {"skip_prk_steps": True},  # the other way needs more steps than are asked for
     "DPMSolverSinglestepScheduler": {"lower_order_final": True},  # or it fails at odd steps
@@ -73,6 +83,9 @@ def build(scheduler: Scheduler, model_config: Mapping[str, Any], steps: int) -> 
 
     Returns:
         A diffusers scheduler that keeps the model's noise schedule, prediction type and spacing.
+        Only the spacing becomes "trailing" where another one fails: "leading" with more steps than
+        half the noise levels would leave the noisiest ones out, and with as many steps as levels
+        some classes run off the end or take a level twice.
 
     Raises:
         InvalidRequestError: The model was trained with fewer noise levels than steps.
@@ -86,6 +99,11 @@ def build(scheduler: Scheduler, model_config: Mapping[str, Any], steps: int) -> 
             f"Steps {steps} is more than this model has noise levels. Use {trained} or less."
         )
     class_name = _CLASSES[scheduler.value.removesuffix(_KARRAS)]
+    if model_config.get("prediction_type") == "sample" and class_name in _NEED_NOISE_PREDICTION:
+        raise ModelError(
+            f"{scheduler.value} cannot run this model, which predicts the image itself."
+            " Choose another scheduler."
+        )
     scheduler_class: Any = getattr(diffusers, class_name)
     if class_name == "LMSDiscreteScheduler":
         from .linear_multistep import LinearMultistepScheduler
@@ -99,14 +117,16 @@ def build(scheduler: Scheduler, model_config: Mapping[str, Any], steps: int) -> 
     config |= _ALWAYS | _BY_CLASS.get(class_name, {})
     if scheduler.value.endswith(_KARRAS):
         config["use_karras_sigmas"] = True
-    config = {name: value for name, value in config.items() if _accepts(scheduler_class, name)}
+    parameters = inspect.signature(scheduler_class.__init__).parameters
+    if "timestep_spacing" in parameters:
+        default = parameters["timestep_spacing"].default
+        spacing = config.get("timestep_spacing", default)
+        if (spacing == "leading" and 2 * steps > trained) or steps == trained:
+            config["timestep_spacing"] = "trailing"
+    config = {name: value for name, value in config.items() if name in parameters}
     try:
         return scheduler_class.from_config(config)
     except (NotImplementedError, ValueError) as error:
         raise ModelError(
             f"{scheduler.value} cannot run this model: {error}. Choose another scheduler."
         ) from error
-
-
-def _accepts(scheduler_class: type, name: str) -> bool:
-    return name in inspect.signature(scheduler_class.__init__).parameters

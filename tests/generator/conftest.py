@@ -40,6 +40,7 @@ torch.set_num_threads(1)
 _IGNORED = (
     # diffusers computes with NumPy on tensors, which NumPy 2 finds outdated
     "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning:diffusers.schedulers",
+    "ignore:__array_wrap__ must accept:DeprecationWarning:numpy",
     "ignore:__array_wrap__ must accept:DeprecationWarning:diffusers.schedulers",
 )
 
