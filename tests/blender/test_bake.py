@@ -1,36 +1,25 @@
 """Real bakes through Cycles, compared with what the materials hold."""
 
-from contextlib import nullcontext
 
 import bpy
 import numpy as np
 import pytest
-from tessera import baking, images, materials, shader_nodes
+from blender_scenes import (
+    SQUARE,
+    assert_colour,
+    bake,
+    corner_uvs,
+    flat_material,
+    linear,
+    make_object,
+    new_material,
+    pixels_of,
+    shader,
+    surface_of,
+)
+from tessera import images, materials
 from tessera.generator_process.errors import InvalidRequestError
 from tessera.generator_process.messages import ImageData
-
-SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
-
-
-def make_object(name, quads, uvs, material_indices=None):
-    """Make a mesh object of separate quads in the XY plane, quad i at x = i, with one UV map."""
-    mesh = bpy.data.meshes.new(name)
-    points = [(x + index, y, 0) for index in range(quads) for x, y in SQUARE]
-    mesh.from_pydata(points, [], [tuple(range(4 * i, 4 * i + 4)) for i in range(quads)])
-    if uvs is not None:
-        layer = mesh.uv_layers.new(name="UVMap")
-        for corner, uv in enumerate(uvs):
-            layer.uv[corner].vector = uv
-    for polygon, index in zip(mesh.polygons, material_indices or [0] * quads, strict=True):
-        polygon.material_index = index
-    made = bpy.data.objects.new(name, mesh)
-    bpy.context.scene.collection.objects.link(made)
-    bpy.context.view_layer.objects.active = made
-    return made
-
-
-def corner_uvs(left, bottom, width, height):
-    return [(left + width * u, bottom + height * v) for u, v in SQUARE]
 
 
 @pytest.fixture
@@ -38,63 +27,9 @@ def plane():
     return make_object("Plane", 1, SQUARE)
 
 
-def new_material(name, *, cleared=True):
-    material = bpy.data.materials.new(name)
-    tree = shader_nodes.ensure_nodes(material)
-    if cleared:
-        tree.nodes.clear()
-        tree.nodes.new("ShaderNodeOutputMaterial")
-    return material, tree
-
-
-def surface_of(tree):
-    (output,) = [node for node in tree.nodes if node.bl_idname == "ShaderNodeOutputMaterial"]
-    return output.inputs["Surface"]
-
-
-def shader(tree, idname, rgb=None, **inputs):
-    node = tree.nodes.new(idname)
-    if rgb is not None:
-        node.inputs[0].default_value = (*[linear(value) for value in rgb], 1)
-    for name, value in inputs.items():
-        node.inputs[name].default_value = value
-    return node
-
-
-def flat_material(name, rgb, idname="ShaderNodeBsdfDiffuse"):
-    material, tree = new_material(name)
-    tree.links.new(shader(tree, idname, rgb).outputs[0], surface_of(tree))
-    return material
-
-
-def linear(byte):
-    """The linear value of an sRGB byte. Source: IEC 61966-2-1:1999."""
-    value = byte / 255
-    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-
-
 def random_picture(height, width, seed=0):
     """A picture of random bytes: `uint8` (height, width, 3)."""
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def bake(target=None, **settings):
-    values = {"width_px": 16, "height_px": 16, "margin_px": 0} | settings
-    return baking.bake(target or bpy.context.active_object, baking.BakeSettings(**values))
-
-
-def pixels_of(image):
-    """`uint8` (height, width, 4), row 0 at the top."""
-    width, height = image.size
-    flat = np.empty(width * height * 4, np.float32)
-    image.pixels.foreach_get(flat)
-    return np.rint(flat * 255).astype(np.uint8).reshape(height, width, 4)[::-1]
-
-
-def assert_colour(pixels, rgb, tolerance=1):
-    wanted = np.array(rgb, int)
-    away = np.abs(pixels[..., : wanted.shape[-1]].astype(int) - wanted).max()
-    assert away <= tolerance, f"{pixels.reshape(-1, 4)[0]} instead of {wanted}"
 
 
 def test_picture_comes_back(plane):
@@ -369,192 +304,6 @@ def test_makes_a_uv_map_when_asked():
     covered = pixels[..., 3] == 255
     assert covered.mean() > 0.4
     assert_colour(pixels[covered], (200, 100, 50))
-
-
-@pytest.mark.parametrize("mode", ["OBJECT", "EDIT"])
-def test_made_uv_map_leaves_the_others_alone(plane, mode):
-    # P091: the user's UV maps never change
-    before = uv_state(plane)
-    bpy.ops.object.mode_set(mode=mode)
-    bake(make_uv=True, uv_map="Second")
-    assert plane.mode == mode
-    bpy.ops.object.mode_set(mode="OBJECT")
-    after = uv_state(plane)
-    made = after.pop("Second")
-    assert after == before
-    assert min(made[0]) >= 0
-    assert max(made[0]) <= 1
-    assert max(made[0]) - min(made[0]) > 0.5
-    assert made[1:] == (False, False, False)
-
-
-def test_ninth_uv_map_is_refused(plane):
-    # P098: the limit is checked, and nothing half-made is left
-    for index in range(7):
-        plane.data.uv_layers.new(name=f"Map {index}")
-    with pytest.raises(InvalidRequestError, match="has 8 UV maps, and no more are possible"):
-        bake(make_uv=True, uv_map="Ninth")
-    assert len(plane.data.uv_layers) == 8
-
-
-def uv_state(found):
-    state = {}
-    for layer in found.data.uv_layers:
-        flat = np.empty(len(found.data.loops) * 2, np.float32)
-        layer.uv.foreach_get("vector", flat)
-        state[layer.name] = (flat.tolist(), layer.active, layer.active_render, layer.active_clone)
-    return state
-
-
-DATABLOCKS = (
-    *("scenes", "objects", "meshes", "materials", "node_groups", "worlds", "collections"),
-    *("actions", "linestyles", "cameras", "lights", "brushes", "shape_keys", "textures"),
-)
-
-
-def file_state():
-    """All that a bake could change, as text and numbers."""
-    layer = bpy.context.view_layer
-    scene = bpy.context.scene
-    state = {
-        name: sorted((block.name, block.users) for block in getattr(bpy.data, name))
-        for name in DATABLOCKS
-    }
-    state["context"] = (scene.name, bpy.context.window.scene.name, bpy.context.mode)
-    state["active"] = layer.objects.active and layer.objects.active.name
-    state["selected"] = sorted(item.name for item in scene.objects if item.select_get())
-    state["hidden"] = sorted(
-        (item.name, item.hide_get(), item.hide_viewport, item.hide_render, item.hide_select)
-        for item in scene.objects
-    )
-    render = scene.render
-    state["render"] = (render.engine, render.resolution_x, render.bake.margin, render.filepath)
-    state["bake"] = (render.bake.target, render.bake.use_clear, render.bake.use_selected_to_active)
-    state["frame"] = scene.frame_current
-    state["uv"] = {item.name: uv_state(item) for item in scene.objects if item.mode != "EDIT"}
-    for material in bpy.data.materials:
-        tree = material.node_tree
-        if tree is None:
-            continue
-        state[material.name] = (
-            sorted((n.name, n.bl_idname, tuple(n.location), n.select, n.mute) for n in tree.nodes),
-            sorted(f"{x.from_node.name}.{x.from_socket.name}>{x.to_node.name}" for x in tree.links),
-            tree.nodes.active and tree.nodes.active.name,
-        )
-    return state
-
-
-@pytest.fixture
-def busy_scene(plane):
-    """A scene in which much could go wrong: hidden, linked twice, animated, other engine."""
-    plane.data.uv_layers.new(name="Second").active = True
-    material, tree = new_material("Wall", cleared=False)
-    plane.data.materials.append(material)
-    texture = tree.nodes.new("ShaderNodeTexImage")
-    texture.image = bpy.data.images.new("Existing", 4, 4)
-    tree.nodes.active = texture
-    other = bpy.data.objects.new("Other", plane.data)
-    bpy.context.scene.collection.objects.link(other)
-    other.select_set(state=True)
-    plane.select_set(state=False)
-    plane.hide_render = plane.hide_viewport = plane.hide_select = True
-    plane.keyframe_insert("hide_render")
-    plane.modifiers.new("Subdivision", "SUBSURF")
-    bpy.context.view_layer.objects.active = other
-    bpy.context.scene.render.engine = "BLENDER_WORKBENCH"
-    bpy.context.scene.frame_set(7)
-    return plane
-
-
-def test_nothing_of_the_user_is_changed(busy_scene):
-    before = file_state()
-    bake(busy_scene)
-    assert file_state() == before
-
-
-def test_nothing_is_changed_on_an_error(busy_scene):
-    for uv in busy_scene.data.uv_layers["UVMap"].uv:
-        uv.vector *= 9
-    before = file_state()
-    with pytest.raises(InvalidRequestError, match='"UVMap" of "Plane" leaves the square'):
-        bake(busy_scene)
-    assert file_state() == before
-    assert [image.name for image in bpy.data.images] == ["Existing"]
-
-
-def test_failure_of_blender_is_told_and_cleaned_up(busy_scene, monkeypatch):
-    before = file_state()
-    monkeypatch.setattr(baking, "inside", lambda _scene: nullcontext())
-    bpy.context.view_layer.objects.active = None
-    with pytest.raises(InvalidRequestError, match=r"Blender could not bake: .*poll"):
-        bake(busy_scene)
-    bpy.context.view_layer.objects.active = bpy.data.objects["Other"]
-    assert file_state() == before
-    assert [image.name for image in bpy.data.images] == ["Existing"]
-
-
-@pytest.mark.parametrize("mode", ["EDIT", "SCULPT", "VERTEX_PAINT", "TEXTURE_PAINT"])
-def test_any_mode(plane, mode):
-    plane.data.materials.append(flat_material("Flat", (200, 100, 50)))
-    bpy.ops.object.mode_set(mode=mode)
-    before = file_state()
-    assert_colour(pixels_of(bake()), (200, 100, 50, 255))
-    assert file_state() == before
-    assert plane.mode == mode
-
-
-def test_unsaved_edits_are_baked(plane):
-    import bmesh
-
-    plane.data.materials.append(flat_material("Flat", (200, 100, 50)))
-    bpy.ops.object.mode_set(mode="EDIT")
-    edited = bmesh.from_edit_mesh(plane.data)
-    uv = edited.loops.layers.uv["UVMap"]
-    for face in edited.faces:
-        for corner in face.loops:
-            corner[uv].uv.x *= 0.5
-    bmesh.update_edit_mesh(plane.data)
-    pixels = pixels_of(bake())
-    assert (pixels[:, :8, 3] == 255).all()
-    assert (pixels[:, 8:, 3] == 0).all()
-
-
-def test_materials_from_geometry_nodes(plane):
-    plane.data.materials.append(flat_material("Slot", (255, 0, 0)))
-    tree = bpy.data.node_groups.new("Set", "GeometryNodeTree")
-    tree.interface.new_socket("Geometry", in_out="INPUT", socket_type="NodeSocketGeometry")
-    tree.interface.new_socket("Geometry", in_out="OUTPUT", socket_type="NodeSocketGeometry")
-    start, end = tree.nodes.new("NodeGroupInput"), tree.nodes.new("NodeGroupOutput")
-    setter = tree.nodes.new("GeometryNodeSetMaterial")
-    setter.inputs["Material"].default_value = flat_material("Given", (200, 100, 50))
-    tree.links.new(start.outputs[0], setter.inputs[0])
-    tree.links.new(setter.outputs[0], end.inputs[0])
-    plane.modifiers.new("Nodes", "NODES").node_group = tree
-    assert_colour(pixels_of(bake()), (200, 100, 50, 255))
-    assert len(plane.modifiers) == 1
-
-
-def test_material_without_nodes(plane):
-    if bpy.app.version >= (5, 0):
-        pytest.skip("from Blender 5.0 on every material has nodes")
-    material = bpy.data.materials.new("Plain")
-    material.diffuse_color = (linear(200), linear(100), linear(50), 1)
-    plane.data.materials.append(material)
-    assert_colour(pixels_of(bake()), (200, 100, 50, 255))
-    assert not material.use_nodes
-
-
-def test_library_object(tmp_path):
-    library = str(tmp_path / "library.blend")
-    shared = make_object("Shared", 1, SQUARE)
-    shared.data.materials.append(flat_material("Flat", (200, 100, 50)))
-    bpy.data.libraries.write(library, {shared})
-    bpy.ops.wm.read_factory_settings(use_empty=True)
-    with bpy.data.libraries.load(library, link=True) as (_, wanted):
-        wanted.objects = ["Shared"]
-    bpy.context.scene.collection.objects.link(wanted.objects[0])
-    assert_colour(pixels_of(bake(wanted.objects[0])), (200, 100, 50, 255))
-    assert len(bpy.data.meshes) == len(bpy.data.materials) == 1
 
 
 def test_operator(plane):

@@ -2,7 +2,8 @@
 
 import bpy
 import pytest
-from tessera import materials, node_layout, shader_nodes
+from blender_scenes import add, assert_nothing_covered, base_color_of, feeding_image, links_of, node
+from tessera import materials, shader_nodes
 from tessera.generator_process.errors import InvalidRequestError
 
 
@@ -29,49 +30,8 @@ def material(cube):
     return made
 
 
-def node(tree, idname):
-    (found,) = [node for node in tree.nodes if node.bl_idname == idname]
-    return found
-
-
-def add(tree, idname, location=(0, 0)):
-    made = tree.nodes.new(idname)
-    made.location = location
-    return made
-
-
-def links_of(tree):
-    return {
-        (
-            link.from_node.name,
-            link.from_socket.identifier,
-            link.to_node.name,
-            link.to_socket.identifier,
-        )
-        for link in tree.links
-    }
-
-
-def base_color_of(tree, idname="ShaderNodeBsdfPrincipled"):
-    return shader_nodes.socket(node(tree, idname).inputs, *shader_nodes.COLOUR_INPUTS)
-
-
-def feeding_image(target):
-    source = shader_nodes.source_of(target)
-    assert source.identifier == "Color"
-    return source.node.image
-
-
 def assign(image):
     return materials.assign(materials.target_of(bpy.context), image)
-
-
-def assert_nothing_covered(tree):
-    nodes = [node for node in tree.nodes if node.bl_idname != "NodeFrame"]
-    places = [(node.name, node_layout.rectangle_of(node)) for node in nodes]
-    for index, (name, place) in enumerate(places):
-        for other_name, other in places[index + 1 :]:
-            assert not place.overlaps(other), f"{name} covers {other_name}"
 
 
 def test_links_to_base_color(material, image):
@@ -388,29 +348,3 @@ def test_long_name_of_a_new_material(cube):
     name = assign(image).material
     assert bpy.data.materials[name] == cube.active_material
     assert name.startswith("石垣石垣")
-
-
-def test_place_among_many_nodes(material, image):
-    tree = material.node_tree
-    anchor = node(tree, "ShaderNodeBsdfPrincipled")
-    x, y = anchor.location
-    for column in range(1, 7):
-        for row in range(-4, 5):
-            add(tree, "ShaderNodeMath", (x - 190 * column, y + 210 * row))
-    assign(image)
-    assert_nothing_covered(tree)
-
-
-def test_place_outside_frames(material, image):
-    tree = material.node_tree
-    anchor = node(tree, "ShaderNodeBsdfPrincipled")
-    frame = add(tree, "NodeFrame", (-700, 300))
-    inside = add(tree, "ShaderNodeMath")
-    inside.parent = frame
-    inside.location = (100, -50)
-    anchor.parent = frame
-    assign(image)
-    new = node(tree, "ShaderNodeTexImage")
-    assert new.parent is None
-    assert not node_layout.rectangle_of(new).overlaps(node_layout.rectangle_of(frame))
-    assert node_layout.rectangle_of(inside).left == pytest.approx(-600)
