@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ CHECKS = (
 
 def main(argv: Sequence[str]) -> int:
     """Run one command and return the exit status."""
+    signal.signal(signal.SIGTERM, _interrupt)  # so that what was started ends too
     parser = _parser()
     own, passed_on = split(list(argv))
     options, unknown = parser.parse_known_args(own)
@@ -39,6 +41,11 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         say("\nInterrupted. What was half made will be made again.")
         return 130
+
+
+def _interrupt(number: int, frame: object) -> None:
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
