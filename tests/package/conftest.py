@@ -53,17 +53,16 @@ def installed(archive):
     uninstall()
 
 
-_status = 0
+_STATUS = pytest.StashKey[int]()
 
 
-def pytest_sessionfinish(exitstatus):
-    global _status
-    _status = int(exitstatus)
+def pytest_sessionfinish(session, exitstatus):
+    session.config.stash[_STATUS] = int(exitstatus)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_unconfigure():
+def pytest_unconfigure(config):
     """End without the interpreter's own clean-up, in which Blender 4.2 crashes after installing."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(_status)
+    os._exit(config.stash.get(_STATUS, 1))
