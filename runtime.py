@@ -8,11 +8,14 @@ runtime environment that Tessera has installed.
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import preferences, runtime_install
-from .generator_process.client import GeneratorCommand
 from .generator_process.errors import NotInstalledError
 from .install_plan import STAMP, interpreter_in, requirements_key
+
+if TYPE_CHECKING:
+    from .generator_process.client import GeneratorCommand
 
 _HOW_TO_INSTALL = "Press Install Generator, or choose a Python that has them in Preferences."
 
@@ -109,12 +112,14 @@ def _installed(python: Path) -> RuntimeState:
     )
 
 
-def generator_command() -> GeneratorCommand:
+def generator_command() -> "GeneratorCommand":
     """Return how to start the generator process.
 
     Raises:
         NotInstalledError: There is no interpreter. The text says what to do.
     """
+    from .generator_process.client import GeneratorCommand
+
     found = state()
     if found.python is None:
         raise NotInstalledError(found.message)
