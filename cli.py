@@ -33,21 +33,6 @@ _STARTER_FOLDER = Path(__file__).parent / "starter_model"
 _READY_TIMEOUT_S = 120.0
 
 
-class Command:
-    """The registration of the command with Blender."""
-
-    def __init__(self) -> None:
-        self._handle: object = None
-
-    def add(self) -> None:
-        """Make `blender --command tessera` work."""
-        self._handle = bpy.utils.register_cli_command(COMMAND, main)
-
-    def remove(self) -> None:
-        """Undo `add`."""
-        bpy.utils.unregister_cli_command(self._handle)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status.
 

@@ -6,7 +6,7 @@ Only names are kept from submission to delivery: undo and loading a file move or
 
 from dataclasses import dataclass, field
 
-from . import images, materials, metadata, models, screen
+from . import image_settings, images, materials, metadata, models, screen
 from .arrivals import Arrival
 from .generator_process.errors import InvalidRequestError
 from .generator_process.jobs import Job
@@ -73,7 +73,7 @@ class Record:
         assert arrival.file is not None
         assert arrival.settings is not None
         file = arrival.file.result()
-        name = images.name_of(arrival.settings)
+        name = image_settings.name_of(arrival.settings)
         image = images.new_image_from_png(name, file, arrival.settings)
         self.images.append(image.name)
         self.seeds.append(arrival.settings.seed)

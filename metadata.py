@@ -7,7 +7,6 @@ Two forms: JSON, exact, for Tessera itself (on the image datablock and in PNG fi
 
 import json
 import re
-import tomllib
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -155,6 +154,8 @@ def parse_parameters(text: str) -> dict[str, str]:
 @cache
 def version() -> str:
     """Return the version of the add-on, which only the manifest holds."""
+    import tomllib
+
     manifest = Path(__file__).with_name("blender_manifest.toml")
     return str(tomllib.loads(manifest.read_text(encoding="utf-8"))["version"])
 

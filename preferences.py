@@ -8,6 +8,10 @@ import bpy
 from bpy.props import StringProperty
 from bpy.types import AddonPreferences, Context
 
+_CAN_BE_RELATIVE = "is_path_supports_blend_relative" in bpy.types.Property.bl_rna.properties
+PATH_OPTIONS = {"PATH_SUPPORTS_BLEND_RELATIVE"} if _CAN_BE_RELATIVE else set[str]()
+"""Options of a path that may begin with "//". From Blender 4.5 on it has to be said."""
+
 
 class TESSERA_AP_preferences(AddonPreferences):
     """Where the generator and the models are."""
@@ -19,6 +23,7 @@ class TESSERA_AP_preferences(AddonPreferences):
         description="An interpreter that has PyTorch and diffusers."
         " Leave it empty to use the one that Tessera installs",
         subtype="FILE_PATH",
+        options=PATH_OPTIONS,
     )
     model_folders: StringProperty(
         name="Model Folders",

@@ -3,12 +3,12 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import bpy
 from bpy.props import PointerProperty
 
-from . import cli, runtime, session
-from .generator_process.client import Client, GeneratorProcess
+from . import runtime, session
 from .operators import install_runtime
 from .operators.bake import TESSERA_OT_bake
 from .operators.cancel import TESSERA_OT_cancel
@@ -20,6 +20,9 @@ from .panels.advanced import TESSERA_PT_advanced_image, TESSERA_PT_advanced_shad
 from .panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
 from .preferences import TESSERA_AP_preferences
 from .properties import TESSERA_PG_settings
+
+if TYPE_CHECKING:
+    from .generator_process.client import Client
 
 CLASSES: tuple[type, ...] = (
     TESSERA_AP_preferences,
@@ -58,12 +61,12 @@ def unregister() -> None:
 
 def _parts() -> list[tuple[Callable[[], object], Callable[[], object]]]:
     classes = [(_adding(cls), _removing(cls)) for cls in CLASSES]
-    command = cli.Command()
+    command: list[object] = []
     return [
         *classes,
         (_add_settings, _remove_settings),
         (_start_session, session.stop),
-        (command.add, command.remove),
+        (lambda: _add_command(command), lambda: _remove_command(command)),
         (_nothing, install_runtime.stop),
     ]
 
@@ -88,9 +91,25 @@ def _start_session() -> None:
     session.start(_new_client)
 
 
+def _add_command(handles: list[object]) -> None:
+    handles.append(bpy.utils.register_cli_command("tessera", _run_command))
+
+
+def _remove_command(handles: list[object]) -> None:
+    bpy.utils.unregister_cli_command(handles.pop())
+
+
+def _run_command(arguments: list[str]) -> int:
+    from . import cli
+
+    return cli.main(arguments)
+
+
 def _nothing() -> None:
     """There is nothing to start: an installation begins when the user asks for it."""
 
 
-def _new_client() -> Client:
+def _new_client() -> "Client":
+    from .generator_process.client import GeneratorProcess
+
     return GeneratorProcess(runtime.generator_command())

@@ -7,14 +7,14 @@ by exactly one of `Finished`, `Failed` and `Cancelled`.
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ..optimizations import Optimizations
 from .errors import ErrorKind, InvalidRequestError
 from .seeds import SEED_LIMIT
+
+if TYPE_CHECKING:  # NumPy loads with the first image: enabling the add-on does not wait for it
+    from numpy.typing import NDArray
 
 MIN_SIZE_PX = 8
 MAX_SIZE_PX = 8192
@@ -79,10 +79,10 @@ class ImageData:
     top, straight alpha, colours in sRGB encoding (`float32`: 0..1).
     """
 
-    pixels: NDArray[Any]
+    pixels: "NDArray[Any]"
 
     def __post_init__(self) -> None:
-        if self.pixels.dtype not in (np.uint8, np.float32):
+        if self.pixels.dtype.str not in {"|u1", "<f4"}:
             raise InvalidRequestError(
                 f"Pixels of type {self.pixels.dtype} cannot be sent. Use uint8 or float32."
             )

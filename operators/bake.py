@@ -8,18 +8,22 @@ import bpy
 from bpy.props import BoolProperty, IntProperty, StringProperty
 from bpy.types import Context, Event, Object, Operator
 
-from .. import baking
 from ..generator_process.errors import InvalidRequestError, TesseraError
-from ..scratch import mesh_of
 
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
+
+    from .. import baking
+
+_MAX_SIZE_PX = 16384  # as in baking.py, which is imported when it is needed: it loads NumPy
 
 
 def _search_uv_maps(operator: "TESSERA_OT_bake", context: Context, text: str) -> list[str]:
     found = _named_or_active(operator.object, context)
     if found is None or found.type != "MESH":
         return []
+    from ..scratch import mesh_of
+
     names = (layer.name for layer in mesh_of(found).uv_layers)
     return [name for name in names if text.casefold() in name.casefold()]
 
@@ -72,7 +76,7 @@ class TESSERA_OT_bake(Operator):
         description="Width of the image",
         default=1024,
         soft_min=1,
-        soft_max=baking.MAX_SIZE_PX,
+        soft_max=_MAX_SIZE_PX,
         subtype="PIXEL",
     )
     height: IntProperty(
@@ -80,7 +84,7 @@ class TESSERA_OT_bake(Operator):
         description="Height of the image",
         default=1024,
         soft_min=1,
-        soft_max=baking.MAX_SIZE_PX,
+        soft_max=_MAX_SIZE_PX,
         subtype="PIXEL",
     )
     margin: IntProperty(
@@ -114,6 +118,8 @@ class TESSERA_OT_bake(Operator):
         return context.window_manager.invoke_props_dialog(self)
 
     def execute(self, context: Context) -> "set[OperatorReturnItems]":
+        from .. import baking
+
         try:
             image = baking.bake(self._object(context), self._settings())
         except TesseraError as error:
@@ -132,7 +138,9 @@ class TESSERA_OT_bake(Operator):
             )
         raise InvalidRequestError("No object is active. Select the mesh object to bake.")
 
-    def _settings(self) -> baking.BakeSettings:
+    def _settings(self) -> "baking.BakeSettings":
+        from .. import baking
+
         return baking.BakeSettings(
             uv_map=self.uv_map,
             make_uv=self.make_uv,

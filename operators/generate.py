@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from bpy.types import Context, Event, Operator
 
 from .. import properties, session
-from ..delivery import Delivery
 from ..generator_process.errors import TesseraError
 from ..properties import GenerationSettings
 
@@ -55,6 +54,8 @@ class TESSERA_OT_generate(GenerationSettings, Operator):
             in_shader_editor(context) and not self.properties.is_property_set("assign_to_material")
         )
         material = _material_target(context) if wanted else None
+        from ..delivery import Delivery
+
         delivery = Delivery(seed_text=values["seed"], material=material)
         return session.get().submit(request, delivery)
 

@@ -11,8 +11,8 @@ from bpy.props import StringProperty
 from bpy.types import Context, Event, Image, Operator
 from bpy_extras.io_utils import ExportHelper
 
-from .. import images, png
 from ..generator_process.errors import InvalidRequestError, TesseraError
+from ..preferences import PATH_OPTIONS
 
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
@@ -25,6 +25,12 @@ class TESSERA_OT_save_image(ExportHelper, Operator):
     bl_label = "Save Image"
     filename_ext = ".png"
 
+    filepath: StringProperty(
+        name="File Path",
+        description="The PNG file to write",
+        subtype="FILE_PATH",
+        options=PATH_OPTIONS,
+    )
     image: StringProperty(
         name="Image",
         description="Name of the image. Empty means the one in the Image Editor",
@@ -91,9 +97,11 @@ def png_of_image(image: Image) -> bytes:
     Raises:
         InvalidRequestError: The image has no pixels that can be read.
     """
-    settings = images.settings_of_image(image)
+    from .. import image_settings, images, png
+
+    settings = image_settings.of_image(image)
     text = settings.to_png_text() if settings is not None else {}
-    packed = images.packed_bytes(image)
+    packed = image_settings.packed_bytes(image)
     if png.is_png(packed) and not image.is_dirty:
         return png.with_text(packed, text)
     return png.encode(png.bytes_of(images.image_data_of(image).pixels), text)
@@ -133,6 +141,8 @@ def _check_place(path: Path) -> None:
 
 
 def _is_png(path: Path) -> bool:
+    from .. import png
+
     with path.open("rb") as file:
         return png.is_png(file.read(8))
 

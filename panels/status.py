@@ -2,36 +2,45 @@
 """What is going on, and what came of the last job. Side: Blender."""
 
 import time
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from bpy.types import Context, UILayout
 
-from .. import images, session
-from ..generator_process.jobs import Job, JobState
-from ..generator_process.messages import Failed
+from .. import session
+from ..generator_process.messages import Cancelled, Failed
 from ..operators.cancel import TESSERA_OT_cancel
 from ..operators.reuse_seed import TESSERA_OT_reuse_seed
 from ..operators.save_image import TESSERA_OT_save_image
 from . import draw_text
 
+if TYPE_CHECKING:
+    from ..delivery import GenerationResult
+    from ..generator_process.jobs import Job
+    from ..jobs_session import Session
+
 
 def draw_status(layout: UILayout, context: Context) -> None:
     """Lay out the running job, the waiting ones, and how the last one ended."""
-    jobs = session.get().jobs
-    for job in jobs.running():
+    current = session.current()
+    if current is not None:
+        _draw_jobs(layout, current, width_px=context.region.width)
+    _draw_image(layout, context)
+
+
+def _draw_jobs(layout: UILayout, current: "Session", *, width_px: float) -> None:
+    for job in current.jobs.running():
         _draw_running(layout, job)
-    for job in jobs.queued():
+    for job in current.jobs.queued():
         row = layout.row()
         row.label(text="Waiting", icon="TIME")
         properties = row.operator(TESSERA_OT_cancel.bl_idname, text="", icon="X")
         cast(TESSERA_OT_cancel, properties).job_id = job.job_id
-    newest = session.get().newest
+    newest = current.newest
     if newest is not None and newest.has_ended:
-        _draw_end(layout, newest, width_px=context.region.width)
-    _draw_image(layout, context)
+        _draw_end(layout, newest, current.result_of(newest), width_px=width_px)
 
 
-def _draw_running(layout: UILayout, job: Job) -> None:
+def _draw_running(layout: UILayout, job: "Job") -> None:
     elapsed_s = time.monotonic() - (job.started_s or time.monotonic())
     text = job.stage or "Starting"
     if job.steps:
@@ -41,14 +50,13 @@ def _draw_running(layout: UILayout, job: Job) -> None:
         layout.label(text=f"About {job.seconds_left:.0f} s left")
 
 
-def _draw_end(layout: UILayout, job: Job, *, width_px: float) -> None:
+def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width_px: float) -> None:
     if isinstance(job.result, Failed):
         draw_text(layout.box(), job.result.message, width_px=width_px, icon="ERROR")
         return
-    if job.state is JobState.CANCELLED:
+    if isinstance(job.result, Cancelled):
         layout.label(text="Cancelled", icon="CANCEL")
         return
-    result = session.get().result_of(job)
     seconds = (job.ended_s or 0.0) - (job.started_s or 0.0)
     count = len(result.images)
     layout.label(
@@ -61,8 +69,10 @@ def _draw_end(layout: UILayout, job: Job, *, width_px: float) -> None:
 
 
 def _draw_image(layout: UILayout, context: Context) -> None:
+    from .. import image_settings
+
     image = getattr(context.space_data, "image", None)
-    settings = images.settings_of_image(image) if image is not None else None
+    settings = image_settings.of_image(image) if image is not None else None
     if image is None or settings is None:
         return
     layout.separator()

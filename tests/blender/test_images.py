@@ -8,7 +8,7 @@ import bpy
 import numpy as np
 import pytest
 from fakes.painter import pixels_of
-from tessera import images, png
+from tessera import image_settings, images, png
 from tessera.generator_process.errors import InvalidRequestError, InvalidResultError
 from tessera.generator_process.messages import ImageData
 from tessera.metadata import ImageSettings, parse_parameters
@@ -190,7 +190,7 @@ def test_long_names_are_cut_between_letters(prompt):
     settings = replace(SETTINGS, prompt=prompt)
     limit = 255 if bpy.app.version >= (5, 0, 0) else 63
     data = ImageData(pixels=pixels_of(1, 8, 8))
-    made = [images.new_image(images.name_of(settings), data, settings) for _ in range(2)]
+    made = [images.new_image(image_settings.name_of(settings), data, settings) for _ in range(2)]
     assert made[0].name != made[1].name
     for image in made:
         assert len(image.name.encode()) <= limit
@@ -199,20 +199,20 @@ def test_long_names_are_cut_between_letters(prompt):
     if len(prompt) > 60:
         assert made[0].name.startswith(prompt[:9])
         assert len(made[0].name.encode()) > limit - 9
-    assert images.name_of(replace(SETTINGS, prompt="a\nb\tc", seed=1)) == "a b c 1"
-    assert images.name_of(replace(SETTINGS, prompt=" ", seed=1)) == "Image 1"
+    assert image_settings.name_of(replace(SETTINGS, prompt="a\nb\tc", seed=1)) == "a b c 1"
+    assert image_settings.name_of(replace(SETTINGS, prompt=" ", seed=1)) == "Image 1"
 
 
 def test_settings_stay_on_the_image():
     """P126."""
     image = images.new_image("a", ImageData(pixels=pixels_of(1, 48, 32)), SETTINGS)
-    assert images.settings_of_image(image) == SETTINGS
+    assert image_settings.of_image(image) == SETTINGS
     del image["tessera"]
-    assert images.settings_of_image(image) == SETTINGS, "from the file"
-    assert images.settings_of_image(bpy.data.images.new("b", 8, 8)) is None
+    assert image_settings.of_image(image) == SETTINGS, "from the file"
+    assert image_settings.of_image(bpy.data.images.new("b", 8, 8)) is None
     damaged = bpy.data.images.new("c", 8, 8)
     damaged["tessera"] = "{"
-    assert images.settings_of_image(damaged) is None
+    assert image_settings.of_image(damaged) is None
 
 
 def test_unpacking_gives_the_file_with_its_text(tmp_path):
