@@ -2,14 +2,14 @@
 # pyright: reportInvalidTypeForm=false, reportRedeclaration=false
 """What is stored for this machine. Side: Blender."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import bpy
 from bpy.props import StringProperty
 from bpy.types import AddonPreferences, Context
 
 _CAN_BE_RELATIVE = "is_path_supports_blend_relative" in bpy.types.Property.bl_rna.properties
-PATH_OPTIONS = {"PATH_SUPPORTS_BLEND_RELATIVE"} if _CAN_BE_RELATIVE else set[str]()
+PATH_OPTIONS: Any = {"PATH_SUPPORTS_BLEND_RELATIVE"} if _CAN_BE_RELATIVE else set()
 """Options of a path that may begin with "//". From Blender 4.5 on it has to be said."""
 
 
