@@ -236,10 +236,10 @@ def _active_slot(found: Object) -> bpy.types.MaterialSlot:
 
 
 def _former_node(place: colour_input.Place) -> ShaderNodeTexImage | None:
-    if place.socket is None:
+    source = None if place.socket is None else shader_nodes.source_of(place.socket)
+    if source is None:
         return None
-    source = shader_nodes.source_of(place.socket)
-    node = None if source is None else source.node
+    node = source.node
     if isinstance(node, ShaderNodeTexImage) and node.get(GENERATED_MARK):
         return node
     return None

@@ -24,7 +24,7 @@ def scratch_scene(
     """
     scene = bpy.data.scenes.new("Tessera")
     meshes: list[Mesh] = []
-    copy: Object | None = None
+    objects: list[Object] = []
     try:
         user_scene = bpy.context.scene
         if user_scene is not None:
@@ -32,6 +32,7 @@ def scratch_scene(
             scene.frame_subframe = user_scene.frame_subframe
         meshes.append(copied(mesh_of(original)))
         copy = copied(original)
+        objects.append(copy)
         copy.animation_data_clear()  # the values of this moment stay
         copy.data = meshes[0]
         copy.hide_render = copy.hide_viewport = copy.hide_select = False
@@ -45,8 +46,8 @@ def scratch_scene(
             copy.modifiers.clear()
         yield scene, copy
     finally:
-        if copy is not None:
-            bpy.data.objects.remove(copy)
+        for found in objects:
+            bpy.data.objects.remove(found)
         for mesh in meshes:
             bpy.data.meshes.remove(mesh)
         bpy.data.scenes.remove(scene)

@@ -7,10 +7,12 @@ and whose top edge continues at the bottom edge.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
+Array = NDArray[np.floating[Any]]
 Rng = np.random.Generator
 
 SIZE = 128

@@ -57,7 +57,7 @@ def main() -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // 2))
     size: int = arguments.size
     settings = Settings(size, arguments.steps, arguments.guidance, not arguments.open)
-    prompts = list(PROMPTS[: arguments.count])
+    prompts: list[str] = list(PROMPTS[: arguments.count])
     pictures = generate(load_pipeline(arguments.model), prompts, arguments.seed, settings)
     columns = min(arguments.columns, len(prompts))
     rows = -(-len(prompts) // columns)

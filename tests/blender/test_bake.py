@@ -1,6 +1,5 @@
 """Real bakes through Cycles, compared with what the materials hold."""
 
-
 import bpy
 import numpy as np
 import pytest
