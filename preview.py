@@ -81,6 +81,8 @@ class Preview:
             image.scale(width, height)
         image.pixels.foreach_set(self._pixels.reshape(-1))  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
         image.update()
+        if image.preview is not None:  # a sidebar shows it
+            image.preview.reload()
         for space in screen.image_editors():
             if space.image != image:
                 self._replaced[space.as_pointer()] = space.image.name if space.image else ""

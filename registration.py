@@ -17,6 +17,7 @@ from .operators.release_memory import TESSERA_OT_release_memory
 from .operators.reuse_seed import TESSERA_OT_reuse_seed
 from .operators.save_image import TESSERA_OT_save_image
 from .panels.advanced import TESSERA_PT_advanced_image, TESSERA_PT_advanced_shader
+from .panels.bake import TESSERA_PT_bake_shader
 from .panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
 from .preferences import TESSERA_AP_preferences
 from .properties import TESSERA_PG_settings
@@ -40,6 +41,7 @@ CLASSES: tuple[type, ...] = (
     TESSERA_PT_advanced_image,
     TESSERA_PT_prompt_shader,
     TESSERA_PT_advanced_shader,
+    TESSERA_PT_bake_shader,
 )
 
 _registered = ExitStack()

@@ -18,18 +18,21 @@ if TYPE_CHECKING:
     from ..generator_process.jobs import Job
     from ..jobs_session import Session
 
+_PREVIEW_SCALE = 8.0  # in units of a button's height
+
 
 def draw_status(layout: UILayout, context: Context) -> None:
     """Lay out the running job, the waiting ones, and how the last one ended."""
     current = session.current()
     if current is not None:
-        _draw_jobs(layout, current, width_px=context.region.width)
+        _draw_jobs(layout, current, context)
     _draw_image(layout, context)
 
 
-def _draw_jobs(layout: UILayout, current: "Session", *, width_px: float) -> None:
+def _draw_jobs(layout: UILayout, current: "Session", context: Context) -> None:
     for job in current.jobs.running():
         _draw_running(layout, job)
+        _draw_preview(layout, context)
     for job in current.jobs.queued():
         row = layout.row()
         row.label(text="Waiting", icon="TIME")
@@ -37,7 +40,7 @@ def _draw_jobs(layout: UILayout, current: "Session", *, width_px: float) -> None
         cast(TESSERA_OT_cancel, properties).job_id = job.job_id
     newest = current.newest
     if newest is not None and newest.has_ended:
-        _draw_end(layout, newest, current.result_of(newest), width_px=width_px)
+        _draw_end(layout, newest, current.result_of(newest), width_px=context.region.width)
 
 
 def _draw_running(layout: UILayout, job: "Job") -> None:
@@ -48,6 +51,17 @@ def _draw_running(layout: UILayout, job: "Job") -> None:
     layout.progress(factor=job.progress, text=f"{text}, {elapsed_s:.0f} s")
     if job.seconds_left is not None:
         layout.label(text=f"About {job.seconds_left:.0f} s left")
+
+
+def _draw_preview(layout: UILayout, context: Context) -> None:
+    """Show the image in the making where no editor shows it at full size."""
+    if context.space_data is None or context.space_data.type == "IMAGE_EDITOR":
+        return
+    from ..preview import find
+
+    image = find()
+    if image is not None:
+        layout.template_icon(icon_value=UILayout.icon(image), scale=_PREVIEW_SCALE)
 
 
 def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width_px: float) -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import bpy
 import pytest
 from fakes.painter import pixels_of
-from tessera import images, preferences, registration, runtime, runtime_install, session
+from tessera import images, preferences, preview, registration, runtime, runtime_install, session
 from tessera.generator_process.errors import ErrorKind
 from tessera.generator_process.messages import (
     Cancelled,
@@ -17,6 +17,7 @@ from tessera.generator_process.messages import (
 )
 from tessera.panels import wrap
 from tessera.panels.advanced import TESSERA_PT_advanced_image
+from tessera.panels.bake import TESSERA_PT_bake_shader
 from tessera.panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
 
 _LAYOUTS = {"row", "column", "box", "split", "grid_flow", "column_flow"}
@@ -50,6 +51,9 @@ class RecordingLayout:
         _check(bpy.types.UILayout.bl_rna.functions["progress"], options)
         self.calls.append(("progress", text))
 
+    def template_icon(self, *, icon_value, scale):
+        self.calls.append(("template_icon", icon_value, scale))
+
     def separator(self, **_options):
         pass
 
@@ -75,12 +79,12 @@ def _check(function, options):
             assert value in function.parameters["icon"].enum_items, value
 
 
-def _draw(panel, width=250, image=None):
+def _draw(panel, width=250, image=None, space="IMAGE_EDITOR"):
     layout = RecordingLayout()
     context = SimpleNamespace(
         scene=bpy.context.scene,
         region=SimpleNamespace(width=width),
-        space_data=SimpleNamespace(image=image),
+        space_data=SimpleNamespace(type=space, image=image),
     )
     panel.draw(SimpleNamespace(layout=layout), context)
     return layout.calls
@@ -183,6 +187,22 @@ def test_offers_the_installation(monkeypatch):
     assert _texts(calls, "operator") == ["tessera.install_runtime", "tessera.generate"]
 
 
+def test_the_shader_editor_shows_the_preview(generator, monkeypatch):
+    job = _submit()
+    shown = bpy.data.images.new("Preview", 4, 4)
+    monkeypatch.setattr(preview, "find", lambda: shown)
+    session.get().jobs.apply(Progress(job_id=job.job_id, step=3, steps=20, stage="Sampling"))
+    assert _texts(_draw(TESSERA_PT_prompt_image), "template_icon") == []
+    icon = bpy.types.UILayout.icon(shown)
+    calls = _draw(TESSERA_PT_prompt_shader, space="NODE_EDITOR")
+    assert _texts(calls, "template_icon") == [icon]
+
+
+def test_bake_has_a_button():
+    calls = _draw(TESSERA_PT_bake_shader, space="NODE_EDITOR")
+    assert _texts(calls, "operator") == ["tessera.bake"]
+
+
 def test_shows_a_running_installation(monkeypatch):
     progress = SimpleNamespace(fraction=0.5, text="Downloading")
     running = SimpleNamespace(is_running=True, progress=progress, error=None)
@@ -226,7 +246,7 @@ def test_panels_are_where_they_should_be():
     for name, place in found.items():
         editor = "IMAGE_EDITOR" if name.endswith("_image") else "NODE_EDITOR"
         assert place == (editor, "UI", "Tessera")
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 def test_only_shader_trees_show_the_panel():
