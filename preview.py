@@ -81,12 +81,20 @@ class Preview:
             image.scale(width, height)
         image.pixels.foreach_set(self._pixels.reshape(-1))  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
         image.update()
-        if image.preview is not None:  # a sidebar shows it
-            image.preview.reload()
+        self._put_on_icon(image)
         for space in screen.image_editors():
             if space.image != image:
                 self._replaced[space.as_pointer()] = space.image.name if space.image else ""
                 space.image = image
+
+    def _put_on_icon(self, image: Image) -> None:
+        """Give a sidebar that shows no image at full size something to show."""
+        icon = image.preview_ensure()
+        if icon is None:  # without a window there are no icons
+            return
+        height, width, _ = self._pixels.shape
+        icon.image_size = (width, height)
+        icon.image_pixels_float.foreach_set(self._pixels.reshape(-1))  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 
 
 def find() -> Image | None:

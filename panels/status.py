@@ -26,7 +26,7 @@ def draw_status(layout: UILayout, context: Context) -> None:
     current = session.current()
     if current is not None:
         _draw_jobs(layout, current, context)
-    _draw_image(layout, context)
+    _draw_image(layout, context, current)
 
 
 def _draw_jobs(layout: UILayout, current: "Session", context: Context) -> None:
@@ -60,8 +60,8 @@ def _draw_preview(layout: UILayout, context: Context) -> None:
     from ..preview import find
 
     image = find()
-    if image is not None:
-        layout.template_icon(icon_value=UILayout.icon(image), scale=_PREVIEW_SCALE)
+    if image is not None and image.preview is not None:
+        layout.template_icon(icon_value=image.preview.icon_id, scale=_PREVIEW_SCALE)
 
 
 def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width_px: float) -> None:
@@ -82,7 +82,7 @@ def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width
         _draw_seed(layout, seed)
 
 
-def _draw_image(layout: UILayout, context: Context) -> None:
+def _draw_image(layout: UILayout, context: Context, current: "Session | None") -> None:
     from .. import image_settings
 
     image = getattr(context.space_data, "image", None)
@@ -90,7 +90,13 @@ def _draw_image(layout: UILayout, context: Context) -> None:
     if image is None or settings is None:
         return
     layout.separator()
-    _draw_seed(layout, settings.seed)
+    newest = current.newest if current is not None else None
+    if (
+        current is None
+        or newest is None
+        or settings.seed not in current.result_of(newest).seeds[-1:]
+    ):
+        _draw_seed(layout, settings.seed)
     layout.operator_context = "INVOKE_DEFAULT"
     properties = layout.operator(TESSERA_OT_save_image.bl_idname, icon="FILE_TICK")
     cast(TESSERA_OT_save_image, properties).image = image.name

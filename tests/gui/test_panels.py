@@ -193,7 +193,8 @@ def test_the_shader_editor_shows_the_preview(generator, monkeypatch):
     monkeypatch.setattr(preview, "find", lambda: shown)
     session.get().jobs.apply(Progress(job_id=job.job_id, step=3, steps=20, stage="Sampling"))
     assert _texts(_draw(TESSERA_PT_prompt_image), "template_icon") == []
-    icon = bpy.types.UILayout.icon(shown)
+    assert _texts(_draw(TESSERA_PT_prompt_shader, space="NODE_EDITOR"), "template_icon") == []
+    icon = shown.preview_ensure().icon_id
     calls = _draw(TESSERA_PT_prompt_shader, space="NODE_EDITOR")
     assert _texts(calls, "template_icon") == [icon]
 
