@@ -32,8 +32,8 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
 
     Args:
         settings: Those of `bpy.context.scene.tessera`, by name: `prompt`, `negative_prompt`,
-            `width` and `height` (pixels), `seed` (text), `number_of_images`, `batch_size`,
-            `steps`, `guidance`, `scheduler`, `seamless`, `preview`, `model`,
+            `width` and `height` (pixels), `seed` (text or a whole number), `number_of_images`,
+            `batch_size`, `steps`, `guidance`, `scheduler`, `seamless`, `preview`, `model`,
             `assign_to_material`. What is not given comes from the scene.
 
     Returns:
@@ -46,7 +46,9 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
     unknown = sorted(set(settings) - set(properties.SETTING_NAMES))
     if unknown:
         raise TypeError(f"there is no setting {', '.join(unknown)}")
-    values = properties.values_of(properties.settings_of(bpy.context)) | settings
+    present = properties.values_of(properties.settings_of(bpy.context))
+    given = {name: _checked(name, value, present[name]) for name, value in settings.items()}
+    values = present | given
     request = properties.text_to_image(values)
     material = None
     if values["assign_to_material"]:
@@ -55,6 +57,18 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
         material = materials.target_of(bpy.context)
     delivery = Delivery(seed_text=values["seed"], material=material)
     return run(request, delivery)
+
+
+def _checked(name: str, value: Any, present: Any) -> Any:  # noqa: ANN401  as above
+    """Return a setting in the type of the scene's, where that changes nothing."""
+    kind = type(present)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and (kind is float or name == "seed"):
+        return kind(value)
+    if type(value) is not kind:
+        wanted = {str: "text", bool: "True or False", int: "a whole number"}.get(kind, "a number")
+        raise errors.InvalidRequestError(f"{name} {value!r} is not {wanted}.")
+    return value
 
 
 def run(request: messages.Request, delivery: Delivery | None = None) -> GenerationResult:

@@ -105,7 +105,7 @@ def _generate(options: argparse.Namespace) -> int:
     _check_output(output)
     result = api.generate(preview="NONE", **settings)
     files = _save(result.images, output)
-    for note in (*result.notes, *result.skipped):
+    for note in result.notes:
         _say(note)
     if options.json:
         _print_json(
@@ -233,10 +233,18 @@ def _start_generator() -> Ready:
         client.close()
     if ready is None:
         raise StartError(
-            "The generator process did not start. The reason is at the end of"
-            f' "{command.log_path}".'
+            f"The generator process did not start. {_last_line(command.log_path)}"
+            f' More is in "{command.log_path}".'
         )
     return ready
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return "It said nothing."
+    return next((line.strip() for line in reversed(lines) if line.strip()), "It said nothing.")
 
 
 def _print(line: str) -> None:

@@ -5,12 +5,19 @@ Jobs wait here, and the generator gets them one at a time. No datablock is kept 
 next: undo and loading a file remove them.
 """
 
+import logging
 from collections.abc import Callable
 
 from .arrivals import Arrival, Arrivals
 from .delivery import Delivery, GenerationResult, Record
 from .generator_process.client import Client
-from .generator_process.errors import ERROR_OF_KIND, CancelledError, TesseraError, kind_of
+from .generator_process.errors import (
+    ERROR_OF_KIND,
+    CancelledError,
+    GeneratorError,
+    TesseraError,
+    kind_of,
+)
 from .generator_process.jobs import Job, Jobs
 from .generator_process.messages import (
     Cancel,
@@ -24,6 +31,8 @@ from .generator_process.messages import (
 )
 from .preview import Preview
 from .screen import redraw, remember_undo_step
+
+logger = logging.getLogger(__name__)
 
 _WAIT_S = 0.1  # between two looks at Ctrl-C
 
@@ -189,7 +198,10 @@ class Session:
             return
         try:
             self._records[job_id].deliver(arrival)
-        except TesseraError as error:
+        except Exception as error:  # the pump goes on, whatever a delivery meets
+            if not isinstance(error, TesseraError):
+                logger.exception("an image of job %s could not be delivered", job_id)
+                error = GeneratorError(f"The image could not be put into Blender ({error}).")
             if self._client is not None:
                 self._client.send(Cancel(job_id=job_id))
             self._fail(job_id, error)

@@ -126,8 +126,8 @@ def _missing(error: ImportError) -> str:
     else:
         what = f"has a package that cannot be loaded ({str(error).splitlines()[0]})"
     return (
-        f"The runtime environment in {sys.prefix} {what}."
-        " Install the runtime environment again in Preferences."
+        f"The Python environment in {sys.prefix} {what}. Press Install Generator in Preferences,"
+        " or choose another Python there or by TESSERA_PYTHON."
     )
 
 

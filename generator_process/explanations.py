@@ -79,8 +79,8 @@ def _missing_package(error: BaseException) -> Explanation | None:
         return None
     what = f'"{error.name}"' if error.name else f"a package ({first_line(error)})"
     return ErrorKind.NOT_INSTALLED, (
-        f"The runtime environment lacks {what} or it cannot be loaded. Install the runtime"
-        " environment again in Preferences."
+        f"The generator's Python lacks {what} or it cannot be loaded. Press Install Generator in"
+        " Preferences, or choose another Python there or by TESSERA_PYTHON."
     )
 
 

@@ -188,7 +188,8 @@ class Jobs:
         job.preview = None
         job.seconds_left = None
         if isinstance(event, Failed):
-            logger.error("job %s failed: %s\n%s", event.job_id, event.message, event.detail)
+            # Whoever waits reports the sentence; the generator's log has the rest too.
+            logger.info("job %s failed: %s\n%s", event.job_id, event.message, event.detail)
 
     def _forget_old(self) -> None:
         ended = [job.job_id for job in self._jobs.values() if job.has_ended]

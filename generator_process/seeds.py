@@ -4,6 +4,8 @@
 import hashlib
 import secrets
 
+from .errors import InvalidRequestError
+
 SEED_LIMIT = 2**64
 """Seeds are whole numbers from 0 to one less than this: what `torch.Generator` takes."""
 
@@ -17,6 +19,9 @@ def seed_from_text(text: str) -> int:
     Any other text, negative and larger numbers included, is hashed: the first eight bytes
     (big-endian) of the SHA-256 of the stripped text in UTF-8. Empty text gives a random number
     below 2**32. The result can always be typed back and stands for itself.
+
+    Raises:
+        InvalidRequestError: The text has half of a surrogate pair, which no file can store.
     """
     stripped = text.strip()
     if not stripped:
@@ -26,8 +31,13 @@ def seed_from_text(text: str) -> int:
         if 0 <= number < SEED_LIMIT:
             return number
         stripped = str(number)
-    digest = hashlib.sha256(stripped.encode("utf-8", errors="surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big")
+    try:
+        encoded = stripped.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"Seed {stripped!a} has a character that is not one. Use a whole number or a word."
+        ) from error
+    return int.from_bytes(hashlib.sha256(encoded).digest()[:8], "big")
 
 
 def seeds_of_images(first: int, count: int) -> tuple[int, ...]:

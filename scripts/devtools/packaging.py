@@ -41,6 +41,17 @@ def problems_of(archive: Path) -> list[str]:
     return found
 
 
+def missing_from(archive: Path) -> list[str]:
+    """Return a sentence for each part without which the extension is of no use."""
+    with zipfile.ZipFile(archive) as file:
+        names = set(file.namelist())
+    return [
+        f"{name} is missing. Check out the repository completely."
+        for name in ("starter_model/model_index.json", "requirements/runtime.txt")
+        if name not in names
+    ]
+
+
 def build(blender_version: str, folder: Path) -> Path:
     """Build the archive into `folder` and return its path.
 
@@ -64,7 +75,7 @@ def build(blender_version: str, folder: Path) -> Path:
         )
         if result.returncode:
             raise DevError(f"{arguments[0]} failed:\n{result.stdout}{result.stderr}")
-    problems = problems_of(archive)
+    problems = problems_of(archive) + missing_from(archive)
     if problems:
         raise DevError("\n".join(problems))
     return archive

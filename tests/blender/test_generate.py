@@ -187,3 +187,25 @@ def test_the_api_raises_errors_of_its_own(painter):
         InvalidRequestError, match=r'Scheduler "Best" is not known\. Use one of DDIM'
     ):
         api.generate(prompt="p", scheduler="Best")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        ("width", "128", "width '128' is not a whole number"),
+        ("width", 128.5, "width 128.5 is not a whole number"),
+        ("guidance", "5", "guidance '5' is not a number"),
+        ("model", None, "model None is not text"),
+        ("assign_to_material", "no", "assign_to_material 'no' is not True or False"),
+        ("seed", "\ud800", "has a character that is not one"),
+    ],
+)
+def test_the_api_refuses_values_of_other_types(generator, setting, value, sentence):
+    with pytest.raises(api.errors.InvalidRequestError, match=sentence):
+        api.generate(prompt="x", **{setting: value})
+    assert generator.sent == []
+
+
+def test_the_api_takes_a_number_as_the_seed(painter):
+    result = api.generate(prompt="x", seed=7, guidance=3, width=16, height=8)
+    assert result.seeds == (7,)

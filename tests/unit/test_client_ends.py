@@ -184,8 +184,9 @@ def test_a_missing_package_is_named(make_client):
     event = run(client, "a")
     assert event.kind is ErrorKind.NOT_INSTALLED
     assert event.message == (
-        f'The runtime environment in {sys.prefix} lacks the package "no_such_package".'
-        " Install the runtime environment again in Preferences."
+        f'The Python environment in {sys.prefix} lacks the package "no_such_package".'
+        " Press Install Generator in Preferences, or choose another Python there or by"
+        " TESSERA_PYTHON."
     )
 
 
@@ -243,7 +244,7 @@ def test_the_real_entry_says_what_is_missing(make_client, tmp_path):
     entry = ROOT / "generator_process" / "__main__.py"
     event = run(make_client(python=bare / "bin" / "python", entry=entry), "a")
     assert event.kind is ErrorKind.NOT_INSTALLED
-    assert event.message.startswith(f'The runtime environment in {bare} lacks the package "numpy".')
+    assert event.message.startswith(f'The Python environment in {bare} lacks the package "numpy".')
 
 
 def test_a_missing_entry_is_a_failed_start(make_client, tmp_path):

@@ -172,6 +172,7 @@ def test_the_first_sign_of_life_is_not_taken_for_the_first_step():
 
 
 def test_a_failure_is_logged_with_its_detail(caplog):
+    caplog.set_level("INFO")
     jobs = started("a")
     jobs.apply(Failed(job_id="a", kind=ErrorKind.MODEL, message="No model.", detail="Traceback"))
     assert "No model." in caplog.text

@@ -2,6 +2,7 @@
 """Typed seeds. Bug reports P125 and P126."""
 
 import pytest
+from tessera.generator_process.errors import InvalidRequestError
 from tessera.generator_process.seeds import SEED_LIMIT, seed_from_text, seeds_of_images
 
 
@@ -35,6 +36,11 @@ def test_hashed_seeds_differ_and_can_be_typed_back():
     for number in numbers:
         assert 0 <= number < SEED_LIMIT
         assert seed_from_text(str(number)) == number
+
+
+def test_half_of_a_surrogate_pair_is_refused():
+    with pytest.raises(InvalidRequestError, match=r"Seed '\\ud800' has a character"):
+        seed_from_text("\ud800")
 
 
 def test_empty_text_is_random():
