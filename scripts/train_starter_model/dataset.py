@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tiles on disk: shards of pictures and their descriptions, each made from its own seed."""
+"""Tiles on disk: shards of pictures and their descriptions, each made from its own seed.
+
+python -m scripts.train_starter_model.dataset --work DIR --shards 10
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -52,3 +56,18 @@ def load_descriptions(work: Path, shard: int) -> list[Description]:
     return [
         Description(entry["family"], tuple(entry["colours"]), entry["detail"]) for entry in entries
     ]
+
+
+def main() -> None:
+    """Draw the shards that are not there yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--shards", type=int, default=10)
+    arguments = parser.parse_args()
+    for shard in range(arguments.shards):
+        make_shard(arguments.work, shard)
+        print(f"shard {shard}: {len(load_descriptions(arguments.work, shard))} tiles", flush=True)
+
+
+if __name__ == "__main__":
+    main()
