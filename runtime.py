@@ -2,7 +2,8 @@
 """Which Python runs the generator process, and where its packages and logs are. Side: Blender.
 
 In this order: the interpreter chosen in the preferences, the one that TESSERA_PYTHON names, the
-runtime environment that Tessera has installed.
+runtime environment that Tessera has installed. What only an installation needs is imported when it
+is asked about, so that enabling the add-on stays quick.
 """
 
 import os
@@ -10,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import preferences, runtime_install
+from . import preferences
 from .generator_process.errors import NotInstalledError
-from .install_plan import STAMP, interpreter_in, requirements_key
 
 if TYPE_CHECKING:
     from .generator_process.client import GeneratorCommand
@@ -52,6 +52,8 @@ def log_folder() -> Path:
 
 def installed_python() -> Path | None:
     """Return the interpreter of the environment that Tessera has installed, if it is complete."""
+    from .install_plan import STAMP, interpreter_in
+
     folder = runtime_folder()
     python = interpreter_in(folder)
     return python if (folder / STAMP).is_file() and python.is_file() else None
@@ -74,6 +76,9 @@ def state() -> RuntimeState:
 
 
 def _why_not_installed() -> str:
+    from . import runtime_install
+    from .install_plan import STAMP
+
     installation = runtime_install.current()
     if installation is not None and installation.is_running:
         return installation.progress.text
@@ -100,6 +105,8 @@ def _given(python: Path, whence: str) -> RuntimeState:
 
 
 def _installed(python: Path) -> RuntimeState:
+    from .install_plan import STAMP, requirements_key
+
     key = (runtime_folder() / STAMP).read_text(encoding="utf-8").strip()
     if key == requirements_key():
         return RuntimeState(is_installed=True, python=python, message="The generator is installed")

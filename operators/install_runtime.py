@@ -11,13 +11,14 @@ import bpy
 from bpy.props import EnumProperty, StringProperty
 from bpy.types import Context, Event, Operator
 
-from .. import interpreters, runtime, runtime_install, session
+from .. import runtime, session
 from ..generator_process.errors import CancelledError, InvalidRequestError, TesseraError
-from ..install_plan import Options, TorchBuild
-from ..runtime_install import Installation
 
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
+
+    from ..install_plan import Options
+    from ..runtime_install import Installation
 
 _LOOK_S = 0.25
 
@@ -50,6 +51,8 @@ class TESSERA_OT_install_runtime(Operator):
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
+        from .. import runtime_install
+
         if runtime_install.is_running():
             cls.poll_message_set("The generator is being installed")
             return False
@@ -81,12 +84,14 @@ class TESSERA_OT_install_runtime(Operator):
         self.report({"INFO"}, "The generator is installed")
         return {"FINISHED"}
 
-    def _start(self) -> Installation:
+    def _start(self) -> "Installation":
+        from .. import interpreters, runtime_install
+
         options = self._options()
         session.get().release()
         path = os.environ.get("PATH", "")
         folders = tuple(Path(folder) for folder in path.split(os.pathsep) if folder)
-        installation = Installation(
+        installation = runtime_install.Installation(
             runtime.user_folder(),
             runtime.log_folder() / "install.log",
             interpreters.this_place(folders),
@@ -95,7 +100,9 @@ class TESSERA_OT_install_runtime(Operator):
         runtime_install.start(installation)
         return installation
 
-    def _options(self) -> Options:
+    def _options(self) -> "Options":
+        from ..install_plan import Options, TorchBuild
+
         if self.wheel_folder:
             folder = Path(bpy.path.abspath(self.wheel_folder))
             if not folder.is_dir():
@@ -124,12 +131,16 @@ class TESSERA_OT_cancel_installation(Operator):
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
+        from .. import runtime_install
+
         if not runtime_install.is_running():
             cls.poll_message_set("Nothing is being installed")
             return False
         return True
 
     def execute(self, _context: Context) -> "set[OperatorReturnItems]":
+        from .. import runtime_install
+
         installation = runtime_install.current()
         if installation is not None:
             installation.cancel()
@@ -144,6 +155,8 @@ class TESSERA_OT_remove_runtime(Operator):
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
+        from .. import runtime_install
+
         if runtime_install.is_running():
             cls.poll_message_set("The generator is being installed")
             return False
@@ -157,6 +170,8 @@ class TESSERA_OT_remove_runtime(Operator):
         return context.window_manager.invoke_confirm(self, event)
 
     def execute(self, _context: Context) -> "set[OperatorReturnItems]":
+        from .. import runtime_install
+
         session.get().release()
         try:
             runtime_install.remove(runtime.user_folder())
@@ -170,6 +185,8 @@ def stop() -> None:
     """Cancel what is running and stop watching it. Called when Tessera is disabled."""
     if bpy.app.timers.is_registered(_watch):
         bpy.app.timers.unregister(_watch)
+    from .. import runtime_install
+
     runtime_install.stop()
 
 
@@ -179,4 +196,6 @@ def _watch() -> float | None:
         for area in window.screen.areas:
             if area.type in {"IMAGE_EDITOR", "NODE_EDITOR", "PREFERENCES"}:
                 area.tag_redraw()
+    from .. import runtime_install
+
     return _LOOK_S if runtime_install.is_running() else None

@@ -3,7 +3,7 @@
 
 from bpy.types import UILayout
 
-from .. import runtime, runtime_install
+from .. import runtime
 from ..operators.install_runtime import (
     TESSERA_OT_cancel_installation,
     TESSERA_OT_install_runtime,
@@ -17,6 +17,8 @@ def draw_runtime(layout: UILayout, *, width_px: float, only_problems: bool) -> N
 
     With `only_problems` nothing is laid out when the generator is ready to be used.
     """
+    from .. import runtime_install
+
     installation = runtime_install.current()
     if installation is not None and installation.is_running:
         row = layout.row(align=True)
