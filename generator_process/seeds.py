@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From what the user typed as a seed to the numbers that start the noise. Side: both."""
 
-import hashlib
-import secrets
-
 from .errors import InvalidRequestError
 
 SEED_LIMIT = 2**64
@@ -25,12 +22,16 @@ def seed_from_text(text: str) -> int:
     """
     stripped = text.strip()
     if not stripped:
+        import secrets  # only here: the add-on is enabled more often than a seed is drawn
+
         return secrets.randbelow(_RANDOM_LIMIT)
     number = _whole_number(stripped)
     if number is not None:
         if 0 <= number < SEED_LIMIT:
             return number
         stripped = str(number)
+    import hashlib
+
     try:
         encoded = stripped.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -3,7 +3,6 @@
 """Install and remove the runtime environment of the generator. Side: Blender."""
 
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +114,8 @@ class TESSERA_OT_install_runtime(Operator):
                 "Installing the generator needs the network. Turn on Allow Online Access in"
                 " Preferences > System, or choose a folder with wheels."
             )
+        import shutil
+
         uv = shutil.which("uv")
         return Options(torch=TorchBuild[self.torch], uv=Path(uv) if uv else None)
 
