@@ -52,7 +52,7 @@ def log_folder() -> Path:
 
 def installed_python() -> Path | None:
     """Return the interpreter of the environment that Tessera has installed, if it is complete."""
-    from .install_plan import STAMP, interpreter_in
+    from .installation.install_plan import STAMP, interpreter_in
 
     folder = runtime_folder()
     python = interpreter_in(folder)
@@ -76,10 +76,10 @@ def state() -> RuntimeState:
 
 
 def _why_not_installed() -> str:
-    from . import runtime_install
-    from .install_plan import STAMP
+    from .installation import install
+    from .installation.install_plan import STAMP
 
-    installation = runtime_install.current()
+    installation = install.current()
     if installation is not None and installation.is_running:
         return installation.progress.text
     if installation is not None and installation.error is not None:
@@ -105,7 +105,7 @@ def _given(python: Path, whence: str) -> RuntimeState:
 
 
 def _installed(python: Path) -> RuntimeState:
-    from .install_plan import STAMP, requirements_key
+    from .installation.install_plan import STAMP, requirements_key
 
     key = (runtime_folder() / STAMP).read_text(encoding="utf-8").strip()
     if key == requirements_key():

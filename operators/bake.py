@@ -22,7 +22,7 @@ def _search_uv_maps(operator: "TESSERA_OT_bake", context: Context, text: str) ->
     found = _named_or_active(operator.object, context)
     if found is None or found.type != "MESH":
         return []
-    from ..scratch import mesh_of
+    from ..baking.scratch import mesh_of
 
     names = (layer.name for layer in mesh_of(found).uv_layers)
     return [name for name in names if text.casefold() in name.casefold()]

@@ -16,8 +16,8 @@ from ..generator_process.errors import CancelledError, InvalidRequestError, Tess
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
 
-    from ..install_plan import Options
-    from ..runtime_install import Installation
+    from ..installation.install import Installation
+    from ..installation.install_plan import Options
 
 _LOOK_S = 0.25
 
@@ -50,9 +50,9 @@ class TESSERA_OT_install_runtime(Operator):
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
-        from .. import runtime_install
+        from ..installation import install
 
-        if runtime_install.is_running():
+        if install.is_running():
             cls.poll_message_set("The generator is being installed")
             return False
         return True
@@ -84,23 +84,23 @@ class TESSERA_OT_install_runtime(Operator):
         return {"FINISHED"}
 
     def _start(self) -> "Installation":
-        from .. import interpreters, runtime_install
+        from ..installation import install, interpreters
 
         options = self._options()
         session.get().release()
         path = os.environ.get("PATH", "")
         folders = tuple(Path(folder) for folder in path.split(os.pathsep) if folder)
-        installation = runtime_install.Installation(
+        installation = install.Installation(
             runtime.user_folder(),
             runtime.log_folder() / "install.log",
             interpreters.this_place(folders),
             options,
         )
-        runtime_install.start(installation)
+        install.start(installation)
         return installation
 
     def _options(self) -> "Options":
-        from ..install_plan import Options, TorchBuild
+        from ..installation.install_plan import Options, TorchBuild
 
         if self.wheel_folder:
             folder = Path(bpy.path.abspath(self.wheel_folder))
@@ -132,17 +132,17 @@ class TESSERA_OT_cancel_installation(Operator):
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
-        from .. import runtime_install
+        from ..installation import install
 
-        if not runtime_install.is_running():
+        if not install.is_running():
             cls.poll_message_set("Nothing is being installed")
             return False
         return True
 
     def execute(self, _context: Context) -> "set[OperatorReturnItems]":
-        from .. import runtime_install
+        from ..installation import install
 
-        installation = runtime_install.current()
+        installation = install.current()
         if installation is not None:
             installation.cancel()
         return {"FINISHED"}
@@ -156,9 +156,9 @@ class TESSERA_OT_remove_runtime(Operator):
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
-        from .. import runtime_install
+        from ..installation import install
 
-        if runtime_install.is_running():
+        if install.is_running():
             cls.poll_message_set("The generator is being installed")
             return False
         if not runtime.runtime_folder().exists():
@@ -171,11 +171,11 @@ class TESSERA_OT_remove_runtime(Operator):
         return context.window_manager.invoke_confirm(self, event)
 
     def execute(self, _context: Context) -> "set[OperatorReturnItems]":
-        from .. import runtime_install
+        from ..installation import install
 
         session.get().release()
         try:
-            runtime_install.remove(runtime.user_folder())
+            install.remove(runtime.user_folder())
         except TesseraError as error:
             self.report({"ERROR"}, str(error))
             return {"CANCELLED"}
@@ -186,9 +186,9 @@ def stop() -> None:
     """Cancel what is running and stop watching it. Called when Tessera is disabled."""
     if bpy.app.timers.is_registered(_watch):
         bpy.app.timers.unregister(_watch)
-    from .. import runtime_install
+    from ..installation import install
 
-    runtime_install.stop()
+    install.stop()
 
 
 def _watch() -> float | None:
@@ -197,6 +197,6 @@ def _watch() -> float | None:
         for area in window.screen.areas:
             if area.type in {"IMAGE_EDITOR", "NODE_EDITOR", "PREFERENCES"}:
                 area.tag_redraw()
-    from .. import runtime_install
+    from ..installation import install
 
-    return _LOOK_S if runtime_install.is_running() else None
+    return _LOOK_S if install.is_running() else None

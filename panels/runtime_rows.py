@@ -17,9 +17,9 @@ def draw_runtime(layout: UILayout, *, width_px: float, only_problems: bool) -> N
 
     With `only_problems` nothing is laid out when the generator is ready to be used.
     """
-    from .. import runtime_install
+    from ..installation import install
 
-    installation = runtime_install.current()
+    installation = install.current()
     if installation is not None and installation.is_running:
         row = layout.row(align=True)
         row.progress(factor=installation.progress.fraction, text=installation.progress.text)

@@ -2,7 +2,8 @@
 
 import bpy
 import numpy as np
-from tessera import baking, node_layout, shader_nodes
+from tessera import baking
+from tessera.materials import node_layout, shader_nodes
 
 SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
 

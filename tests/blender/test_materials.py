@@ -3,8 +3,9 @@
 import bpy
 import pytest
 from blender_scenes import add, assert_nothing_covered, base_color_of, feeding_image, links_of, node
-from tessera import materials, shader_nodes
+from tessera import materials
 from tessera.generator_process.errors import InvalidRequestError
+from tessera.materials import shader_nodes
 
 
 @pytest.fixture

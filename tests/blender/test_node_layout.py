@@ -2,7 +2,7 @@
 
 import pytest
 from blender_scenes import add, assert_nothing_covered, new_material, node
-from tessera import node_layout
+from tessera.materials import node_layout
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import bpy
 import pytest
 from fakes.painter import pixels_of
-from tessera import images, preferences, preview, registration, runtime, runtime_install, session
+from tessera import images, preferences, preview, registration, runtime, session
 from tessera.generator_process.errors import ErrorKind
 from tessera.generator_process.messages import (
     Cancelled,
@@ -15,6 +15,7 @@ from tessera.generator_process.messages import (
     ImageFinished,
     Progress,
 )
+from tessera.installation import install
 from tessera.panels import wrap
 from tessera.panels.advanced import TESSERA_PT_advanced_image
 from tessera.panels.bake import TESSERA_PT_bake_shader
@@ -207,7 +208,7 @@ def test_bake_has_a_button():
 def test_shows_a_running_installation(monkeypatch):
     progress = SimpleNamespace(fraction=0.5, text="Downloading")
     running = SimpleNamespace(is_running=True, progress=progress, error=None)
-    monkeypatch.setattr(runtime_install, "current", lambda: running)
+    monkeypatch.setattr(install, "current", lambda: running)
     calls = _draw(TESSERA_PT_prompt_image)
     assert _texts(calls, "progress") == ["Downloading"]
     assert _texts(calls, "operator") == ["tessera.cancel_installation", "tessera.generate"]

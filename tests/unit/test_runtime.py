@@ -7,15 +7,15 @@ import time
 from pathlib import Path
 
 import pytest
-from tessera import install_plan, interpreters, runtime_install
 from tessera.generator_process.errors import (
     CancelledError,
     InvalidRequestError,
     NotInstalledError,
 )
-from tessera.install_plan import Options, TorchBuild, interpreter_in
-from tessera.interpreters import Place
-from tessera.runtime_install import Installation
+from tessera.installation import install, install_plan, interpreters
+from tessera.installation.install import Installation
+from tessera.installation.install_plan import Options, TorchBuild, interpreter_in
+from tessera.installation.interpreters import Place
 
 
 def _tree(root: Path, *files: str) -> None:
@@ -271,7 +271,7 @@ def test_finished_environment_replaces_the_old_one(tmp_path: Path, monkeypatch):
     keep = _existing_runtime(tmp_path)
 
     def step(*_args, **_kwargs) -> install_plan.Step:
-        staging = tmp_path / runtime_install.STAGING
+        staging = tmp_path / install.STAGING
         code = f"import os; os.makedirs({str(staging)!r}, exist_ok=True); print('Collecting torch')"
         return install_plan.Step(label="Making", argv=(sys.executable, "-c", code), counted=True)
 
@@ -286,7 +286,7 @@ def test_finished_environment_replaces_the_old_one(tmp_path: Path, monkeypatch):
     stamp = tmp_path / "runtime" / install_plan.STAMP
     assert stamp.read_text().strip() == install_plan.requirements_key()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "runtime"]
-    runtime_install.remove(tmp_path)
+    install.remove(tmp_path)
     assert not (tmp_path / "runtime").exists()
 
 
@@ -302,13 +302,13 @@ def test_two_installations_at_once_are_refused(tmp_path: Path, monkeypatch):
         label="Sleeping", argv=(sys.executable, "-c", "import time; time.sleep(60)")
     )
     monkeypatch.setattr(install_plan, "create_step", lambda _base, _staging: step)
-    runtime_install.start(_installation(tmp_path / "a", Options(wheel_folder=tmp_path)))
+    install.start(_installation(tmp_path / "a", Options(wheel_folder=tmp_path)))
     try:
         with pytest.raises(InvalidRequestError, match="already being installed"):
-            runtime_install.start(_installation(tmp_path / "b", Options(wheel_folder=tmp_path)))
+            install.start(_installation(tmp_path / "b", Options(wheel_folder=tmp_path)))
     finally:
-        runtime_install.stop()
-    assert runtime_install.current() is None
+        install.stop()
+    assert install.current() is None
 
 
 def test_verify_step_is_valid_python():

@@ -7,7 +7,7 @@ import numpy as np
 from bpy.types import Mesh, Object
 from numpy.typing import NDArray
 
-from .generator_process.errors import InvalidRequestError
+from ..generator_process.errors import InvalidRequestError
 from .scratch import inside, mesh_of, scratch_scene
 
 NEW_NAME = "UVMap"

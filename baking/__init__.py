@@ -14,11 +14,12 @@ import numpy as np
 from bpy.types import Image, Object, Scene, ShaderNodeTexImage
 from numpy.typing import NDArray
 
-from . import images, surface_colour, uv_maps
-from .generator_process.errors import InvalidRequestError
-from .generator_process.messages import ImageData
+from .. import images
+from ..generator_process.errors import InvalidRequestError
+from ..generator_process.messages import ImageData
+from ..materials.shader_nodes import ensure_nodes
+from . import surface_colour, uv_maps
 from .scratch import evaluated_mesh, inside, mesh_of, scratch_scene
-from .shader_nodes import ensure_nodes
 from .surface_colour import UnlitMaterial
 
 MAX_SIZE_PX = 16384

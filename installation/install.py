@@ -16,13 +16,13 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import install_plan, interpreters
-from .generator_process.errors import (
+from ..generator_process.errors import (
     CancelledError,
     InvalidRequestError,
     NotInstalledError,
     TesseraError,
 )
+from . import install_plan, interpreters
 from .install_plan import STAMP, Options, Step, TorchBuild
 from .interpreters import Place
 

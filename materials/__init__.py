@@ -18,8 +18,8 @@ from bpy.types import (
     SpaceNodeEditor,
 )
 
+from ..generator_process.errors import InvalidRequestError
 from . import colour_input, node_layout, shader_nodes
-from .generator_process.errors import InvalidRequestError
 
 GENERATED_MARK = "tessera_generated"
 """Custom property of the nodes that Tessera added: only those give way to a newer image."""

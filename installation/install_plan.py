@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-REQUIREMENTS = Path(__file__).parent / "requirements" / "runtime.txt"
+REQUIREMENTS = Path(__file__).parents[1] / "requirements" / "runtime.txt"
 STAMP = "tessera-runtime.txt"
 """Written into the environment when it is complete: the key of its requirements."""
 

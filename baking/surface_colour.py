@@ -23,8 +23,7 @@ from bpy.types import (
     ShaderNodeTree,
 )
 
-from .scratch import copied
-from .shader_nodes import (
+from ..materials.shader_nodes import (
     COLOUR_INPUTS,
     ensure_nodes,
     group_output,
@@ -38,6 +37,7 @@ from .shader_nodes import (
     socket,
     source_of,
 )
+from .scratch import copied
 
 DEFAULT_COLOUR = (0.8, 0.8, 0.8, 1.0)
 """Linear colour of faces without a material, as in a new Blender material."""

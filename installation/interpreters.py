@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .generator_process.errors import NotInstalledError
+from ..generator_process.errors import NotInstalledError
 
 OLDEST = (3, 11)
 NEWEST = (3, 13)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bpy.types import Material, Node, NodeSocket, NodeTree, ShaderNodeTree
 
+from ..generator_process.errors import InvalidRequestError
 from . import node_layout
-from .generator_process.errors import InvalidRequestError
 from .shader_nodes import (
     COLOUR_INPUTS,
     ensure_nodes,
