@@ -117,10 +117,10 @@ def layout_right(picture: Array, d: Description) -> bool:
 
 
 def seam_gradients(picture: Array, axis: int) -> tuple[float, float, float]:
-    """Return the mean step across the wrapped edge, all inner steps, and inner grid lines.
+    """Return the mean step across the wrapped edge, of all inner steps, and on inner grid lines.
 
-    Regular patterns put their edges on grid lines, and the wrapped edge is such a line: so the
-    inner steps at multiples of GRID are what the wrapped edge has to be compared with there.
+    The wrapped edge lies on the GRID, where regular patterns and the blocks of the latents are in
+    the same phase as on the inner grid lines.
     """
     steps = np.abs(picture - np.roll(picture, 1, axis)).mean(axis=(1 - axis, 2))
     return float(steps[0]), float(steps[1:].mean()), float(steps[GRID::GRID].mean())

@@ -17,6 +17,8 @@ from .draw import SIZE, Array, Rng, X, Y, cells, grain, mix, noise, ramp, relief
 
 GRID = 32
 """Regular patterns repeat their phase on this grid, in pixels."""
+PHASE = 8
+"""How far their edges lie beside the grid, so that none coincides with the border of the image."""
 
 
 @dataclass(frozen=True)
@@ -302,10 +304,10 @@ def describe(rng: Rng, family: str) -> Description:
 
 
 def paint(rng: Rng, description: Description) -> Tile:
-    """Draw a tile of what is described, with its phase on the grid of its family."""
+    """Draw a tile of what is described, with the phase of its family."""
     image = np.clip(PAINTERS[description.family](rng, description), 0, 1).astype(np.float32)
-    step = GRID if description.family in ALIGNED else 8
-    shift = tuple(int(n) * step for n in rng.integers(0, SIZE // step, 2))
+    step, phase = (GRID, PHASE) if description.family in ALIGNED else (8, 0)
+    shift = tuple(int(n) * step + phase for n in rng.integers(0, SIZE // step, 2))
     return Tile(np.roll(image, shift, (0, 1)), description)
 
 

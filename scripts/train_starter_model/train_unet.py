@@ -19,7 +19,7 @@ from .captions import caption
 from .dataset import load_descriptions, load_images
 from .latents import to_latents
 from .networks import Noising, build_text_encoder, build_unet, draw_steps
-from .textures import ALIGNED, FOLDABLE, Description
+from .textures import ALIGNED, FAMILIES, FOLDABLE, TWO_COLOURS, Description
 from .tokenizer import build_tokenizer, load_tokenizer
 from .training import (
     Averaged,
@@ -36,6 +36,8 @@ FOLDED_BATCH = 64
 FOLDED_SHARE = 0.5
 """Share of the steps that show one period of regular patterns, four times as many at a time."""
 PEAK_RATE = 1.3e-3
+PAIR_WEIGHT = 2.0
+"""How much oftener a period shows two named colours, which have the most combinations."""
 TEXT_FACTOR = 2.0
 """How much faster the text encoder learns."""
 UNCONDITIONAL = 0.12
@@ -54,9 +56,13 @@ class Examples:
 
     def __post_init__(self) -> None:
         families = [description.family for description in self.descriptions]
-        self.foldable = np.flatnonzero([family in FOLDABLE for family in families])
-        weights = np.where([family in FOLDABLE for family in families], 0.6, 1.0)
+        foldable = np.array([family in FOLDABLE for family in families])
+        paired = np.array([family in TWO_COLOURS for family in families])
+        dropped = np.array([family not in FAMILIES for family in families])
+        weights = np.where(dropped, 0.0, np.where(foldable & ~paired, 0.6, 1.0))
         self.weights = weights / weights.sum()
+        folded = np.where(paired, PAIR_WEIGHT, 1.0) * foldable
+        self.folded_weights = folded / folded.sum()
 
     @classmethod
     def read(cls, work: Path, shards: list[int]) -> Examples:
@@ -86,7 +92,7 @@ class Examples:
 
     def draw_folded(self, rng: np.random.Generator, count: int) -> tuple[Tensor, list[Description]]:
         """Draw single periods of regular patterns: the mean of the four quarters of a tile."""
-        chosen = rng.choice(self.foldable, count)
+        chosen = rng.choice(len(self.latents), count, p=self.folded_weights)
         quarters = self.latents[chosen].float().unflatten(3, (2, 8)).unflatten(2, (2, 8))
         shifts = rng.integers(0, 2, (count, 2)) * 4
         parts = zip(quarters.mean((2, 4)), shifts.tolist(), strict=True)
