@@ -7,7 +7,7 @@ nothing behind. Nothing is swallowed: what could not be used comes back as a sen
 
 from dataclasses import dataclass
 
-from ..optimizations import Optimizations
+from ..optimizations import HalfPrecision, Optimizations
 from .pipelines import LoadedModel
 
 
@@ -26,18 +26,19 @@ class Applied:
 def apply_optimizations(model: LoadedModel, wanted: Optimizations) -> Applied:
     """Set every option on the model as wanted, as far as the device allows."""
     device = model.device
+    half = f"half_precision.{wanted.half_precision.value}"
     refusals = {
         option: Optimizations.why_not(option, device.kind, device.environment)
-        for option in ("half_precision", "vae_slicing", "batch_size")
+        for option in (half, "batch_size")
     }
     applied: list[str] = []
     skipped: list[str] = []
 
     # The precision is chosen when the model is loaded.
-    if wanted.half_precision and refusals["half_precision"]:
-        skipped.append(refusals["half_precision"])
-    elif wanted.half_precision:
-        applied.append("half_precision: on")
+    if refusals[half]:
+        skipped.append(refusals[half])
+    elif wanted.half_precision is not HalfPrecision.OFF:
+        applied.append(f"half_precision: {str(model.dtype).removeprefix('torch.')}")
 
     vae = model.pipeline.vae
     if wanted.vae_slicing:

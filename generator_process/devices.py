@@ -2,13 +2,20 @@
 """Which device there is, what it can do, and why it is not a better one. Side: generator."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 import torch
 
-from ..optimizations import Environment, Optimizations
+from ..optimization_rules import automatic_precision
+from ..optimizations import Environment, HalfPrecision, Optimizations
+
+_DTYPES = {
+    HalfPrecision.FLOAT16: torch.float16,
+    HalfPrecision.BFLOAT16: torch.bfloat16,
+    HalfPrecision.OFF: torch.float32,
+}
 
 REPORTED_PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "safetensors", "numpy")
 
@@ -18,13 +25,15 @@ class Device:
     """The device that all jobs of this process use.
 
     `kind` is one of `optimizations.DEVICES`, `torch_device` what torch calls it, `name` the
-    hardware's name, and `reason` says why it is the CPU (empty for every other device).
+    hardware's name, `reason` says why it is the CPU (empty for every other device), and `known` is
+    what was found out about the machine.
     """
 
     kind: str
     torch_device: torch.device
     name: str
     reason: str = ""
+    known: Environment = field(default_factory=Environment)
 
     @property
     def description(self) -> str:
@@ -34,7 +43,7 @@ class Device:
     @property
     def environment(self) -> Environment:
         """What `Optimizations.can_use` wants to know."""
-        return Environment(device_name=self.name)
+        return replace(self.known, device_name=self.name)
 
 
 def detect() -> Device:
@@ -55,8 +64,12 @@ def detect() -> Device:
 
 def weight_dtype(device: Device, optimizations: Optimizations) -> torch.dtype:
     """Return the type of weights and arithmetic for this device and these choices."""
-    usable = Optimizations.can_use("half_precision", device.kind, device.environment)
-    return torch.float16 if optimizations.half_precision and usable else torch.float32
+    wanted = optimizations.half_precision
+    if wanted is HalfPrecision.AUTOMATIC:
+        wanted = automatic_precision(device.kind, device.environment, "unet")
+    name = f"half_precision.{wanted.value}"
+    usable = Optimizations.can_use(name, device.kind, device.environment)
+    return _DTYPES[wanted] if usable else torch.float32
 
 
 def release_cached_memory(device: Device) -> None:

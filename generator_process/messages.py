@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ..optimizations import Optimizations
+from ..optimizations import Environment, Optimizations
 from .errors import ErrorKind, InvalidRequestError
 from .seeds import SEED_LIMIT
 
@@ -164,12 +164,14 @@ class Ready:
     """Generator to Blender, once, first: requests are taken from now on.
 
     `device` is a kind of `optimizations.DEVICES`; `device_name` says more to the user, with the
-    reason when it is the CPU; `versions` are (package, version) pairs.
+    reason when it is the CPU; `versions` are (package, version) pairs; `environment` is what
+    `Optimizations.can_use` and `why_not` want to know.
     """
 
     device: str
     device_name: str
     versions: tuple[tuple[str, str], ...]
+    environment: Environment = field(default_factory=Environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -63,6 +63,7 @@ class TorchWorker:
             device=device.kind,
             device_name=device.description,
             versions=devices.installed_versions(),
+            environment=device.environment,
         )
 
     def run(self, request: Request, context: TaskContext) -> Finished:

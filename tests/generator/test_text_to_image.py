@@ -21,7 +21,7 @@ from tessera.generator_process.messages import (
     Scheduler,
     SeamlessAxes,
 )
-from tessera.optimizations import Optimizations
+from tessera.optimizations import HalfPrecision, Optimizations
 
 
 def test_makes_an_image(runner):
@@ -168,10 +168,10 @@ def test_more_steps_than_the_model_has_levels_is_explained(starter, monkeypatch)
 
 def test_half_precision_is_skipped_on_the_cpu_and_said_so(starter):
     """Bug report P045."""
-    starter.run(optimizations=Optimizations(half_precision=True))
+    starter.run(optimizations=Optimizations(half_precision=HalfPrecision.FLOAT16))
     assert starter.model.pipeline.unet.dtype == torch.float32
-    assert starter.finished.skipped == ("Half Precision is not available on the CPU.",)
-    starter.run(optimizations=Optimizations(half_precision=False))
+    assert starter.finished.skipped == ("Half Precision (Float16) is not available on the CPU.",)
+    starter.run(optimizations=Optimizations(half_precision=HalfPrecision.OFF))
     assert starter.finished.skipped == ()
 
 

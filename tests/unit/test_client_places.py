@@ -40,8 +40,8 @@ def test_any_path_works(tmp_path):
     folder.mkdir(parents=True)
     for name in ("generator_process", "tests/fakes"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "optimizations.py", "tests/conftest.py"):
-        shutil.copy(ROOT / name, folder / name)
+    for path in (ROOT / "__init__.py", *ROOT.glob("optimization*.py"), ROOT / "tests/conftest.py"):
+        shutil.copy(path, folder / path.relative_to(ROOT))
     python = folder / "python & link"
     python.symlink_to(sys.executable)
     output = parent(

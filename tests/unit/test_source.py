@@ -13,7 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SKIPPED_FOLDERS = {"tests", "dist", "out"}
 HEAVY = {"torch", "diffusers", "transformers", "accelerate", "safetensors", "PIL", "scipy"}
 BLENDER = {"bpy", "bpy_extras", "bmesh", "mathutils", "gpu", "blf", "addon_utils", "_bpy"}
-BOTH_SIDES = ("__init__.py", "optimizations.py")
+BOTH_SIDES = (
+    "__init__.py",
+    "optimization_choices.py",
+    "optimization_presets.py",
+    "optimization_rules.py",
+    "optimizations.py",
+)
 BOTH_SIDES_OF_GENERATOR = (
     "messages.py",
     "wire.py",
