@@ -18,7 +18,7 @@ for _package in ("torch", "diffusers", "transformers"):
 importlib.import_module("tessera.generator_process.worker").make_worker()  # nothing is fetched
 
 import torch  # noqa: E402
-from fakes import tiny_models  # noqa: E402
+from fakes import simulated_device, tiny_models  # noqa: E402
 from tessera.generator_process import devices  # noqa: E402
 from tessera.generator_process.errors import CancelledError  # noqa: E402
 from tessera.generator_process.messages import (  # noqa: E402
@@ -162,3 +162,16 @@ def sd(runners) -> Runner:
 @pytest.fixture
 def sdxl(runners) -> Runner:
     return runners["sdxl"]
+
+
+@pytest.fixture
+def dml():
+    """The simulated device, `torch.device("dml", 0)`, with its counters reset."""
+    reason = simulated_device.why_not()
+    if reason:
+        if "generator" in os.environ.get("TESSERA_REQUIRE", ""):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with simulated_device.present() as device:
+        simulated_device.reset_peak()
+        yield device
