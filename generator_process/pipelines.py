@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import model_files
+from ..optimizations import Quantization
+from . import model_files, reduced_weights
 from .devices import Device, release_cached_memory
 from .errors import ModelError
 from .explanations import first_line, is_out_of_memory
@@ -67,7 +68,9 @@ class LoadedModel:
     set by each job; `scheduler_config` is the configuration that came with the model.
     `latent_factor` is the number of pixels for one latent, `step_px` what sizes have to be a
     multiple of, and `unit_px` the number of pixels for one value on the UNet's coarsest level.
-    `cache` keeps what is derived from the model, for as long as the model lives.
+    `folder` is where its components can be loaded again, or None if it came from elsewhere.
+    `companions` are further pipelines that work on the same images, such as a refiner. `cache`
+    keeps what is derived from the model, for as long as the model lives.
     """
 
     name: str
@@ -80,6 +83,8 @@ class LoadedModel:
     latent_factor: int
     step_px: int
     unit_px: int
+    folder: Path | None = None
+    companions: tuple[Any, ...] = ()
     cache: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -91,7 +96,15 @@ class Models:
         self._key: tuple[object, ...] | None = None
         self._loaded: LoadedModel | None = None
 
-    def load(self, model: ModelRef, dtype: torch.dtype) -> LoadedModel:
+    def load(
+        self,
+        model: ModelRef,
+        dtype: torch.dtype,
+        *,
+        device: Device | None = None,
+        quantization: Quantization = Quantization.OFF,
+        layerwise_casting: bool = False,
+    ) -> LoadedModel:
         """Return the model, from memory if it is the one that was used last.
 
         A model whose files have changed on disk is loaded again.
@@ -99,16 +112,24 @@ class Models:
         Args:
             model: Which one.
             dtype: Type of the weights in memory, whatever it is on disk.
+            device: Where it will compute, if not on the best device. Its weights are in the
+                computer's memory until `optimizing.apply` places them.
+            quantization: In how many bits the weights of the UNet's linear layers are kept.
+            layerwise_casting: Whether the UNet's weights are kept in 8 bits.
 
         Raises:
             ModelError: The model is missing, incomplete, damaged or of an unsupported kind.
         """
         folder = model_files.folder_of(model)
-        key = (folder, dtype, _fingerprint(folder))
+        device = device or self._device
+        key = (folder, device.kind, dtype, quantization, layerwise_casting, _fingerprint(folder))
         if self._loaded is None or self._key != key:
             self.release()
-            self._loaded = _load(folder, model_files.name_of(model), self._device, dtype)
-            self._key = key
+            plan = _LoadPlan(folder, model_files.name_of(model), device, dtype, quantization)
+            loaded = _load(plan)
+            if layerwise_casting:
+                reduced_weights.cast_layerwise(loaded.pipeline.unet, dtype)
+            self._loaded, self._key = loaded, key
         return self._loaded
 
     def release(self) -> None:
@@ -120,24 +141,48 @@ class Models:
             release_cached_memory(self._device)
 
 
+def load_unet(model: LoadedModel, dtype: torch.dtype) -> "torch.nn.Module":
+    """Return the UNet of a model that came from a folder, loaded anew into main memory.
+
+    Raises:
+        ModelError: Its files are missing or damaged.
+    """
+    assert model.folder is not None
+    loaded = _load_component(model.folder / "unet", _COMPONENTS[model.kind]["unet"], dtype)
+    assert isinstance(loaded, torch.nn.Module)
+    return loaded
+
+
 def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:
     stats = [(path, path.stat()) for path in sorted(folder.glob("*/*")) if path.is_file()]
     return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stats)
 
 
-def _load(folder: Path, name: str, device: Device, dtype: torch.dtype) -> LoadedModel:
+@dataclass(frozen=True, slots=True)
+class _LoadPlan:
+    folder: Path
+    name: str
+    device: Device
+    dtype: torch.dtype
+    quantization: Quantization
+
+    def quantization_of(self, part: str) -> Quantization:
+        return self.quantization if part == "unet" else Quantization.OFF
+
+
+def _load(plan: _LoadPlan) -> LoadedModel:
+    folder, name, dtype = plan.folder, plan.name, plan.dtype
     kind = _check_kind(folder, name)
     unet_config = model_files.read_json(folder / "unet" / "config.json")
     vae_config = model_files.read_json(folder / "vae" / "config.json")
     _check_channels(name, unet_config, vae_config)
     scheduler_config = model_files.read_json(folder / "scheduler" / "scheduler_config.json")
     components = {
-        part: _load_component(folder / part, class_name, dtype)
+        part: _load_component(folder / part, class_name, dtype, plan.quantization_of(part))
         for part, class_name in _COMPONENTS[kind].items()
     }
     pipeline = _assemble(kind, components, model_files.read_json(folder / "model_index.json"))
     pipeline.set_progress_bar_config(disable=True)
-    pipeline.to(device.torch_device)
     latent_factor = 2 ** (len(vae_config["block_out_channels"]) - 1)
     coarsest = 2 ** (len(unet_config["block_out_channels"]) - 1)
     _log.info("loaded %s as %s from %s", name, dtype, folder)
@@ -146,12 +191,13 @@ def _load(folder: Path, name: str, device: Device, dtype: torch.dtype) -> Loaded
         kind=kind,
         pipeline=pipeline,
         scheduler_config=scheduler_config,
-        device=device,
+        device=plan.device,
         dtype=dtype,
         latent_channels=int(unet_config["in_channels"]),
         latent_factor=latent_factor,
         step_px=max(_PIPELINE_STEP_PX, latent_factor),
         unit_px=max(_PIPELINE_STEP_PX, latent_factor * coarsest),
+        folder=folder,
     )
 
 
@@ -201,7 +247,10 @@ def _check_channels(name: str, unet: Mapping[str, Any], vae: Mapping[str, Any]) 
 
 
 def _load_component(
-    folder: Path, class_name: str, dtype: torch.dtype
+    folder: Path,
+    class_name: str,
+    dtype: torch.dtype,
+    quantization: Quantization = Quantization.OFF,
 ) -> "torch.nn.Module | CLIPTokenizer":
     import diffusers
     import transformers
@@ -220,6 +269,7 @@ def _load_component(
             variant=weights.variant,
             use_safetensors=weights.use_safetensors,
             local_files_only=True,
+            **reduced_weights.quantized(quantization, dtype),
         )
     except (RuntimeError, ValueError, KeyError, OSError, UnpicklingError) as error:
         if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno is not None):

@@ -11,8 +11,8 @@ There the padded row or column is replaced by the first one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -24,32 +24,50 @@ from .messages import SeamlessAxes
 _ConvForward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 
 
+@runtime_checkable
+class SelfSeamless(Protocol):
+    """Stands for a model without being one, and becomes seamless in a way of its own."""
+
+    def seamless(self, axes: SeamlessAxes) -> AbstractContextManager[None]:
+        """Within this context, what it makes continues on the opposite edge."""
+        ...
+
+
 @contextmanager
-def seamless(models: Iterable[nn.Module], axes: SeamlessAxes) -> Iterator[None]:
+def seamless(models: Iterable[nn.Module | SelfSeamless], axes: SeamlessAxes) -> Iterator[None]:
     """Within this context, what the models make continues on the opposite edge.
 
     Args:
-        models: For example the UNet and the VAE, possibly with LoRA layers and offload hooks.
+        models: For example the UNet and the VAE, possibly with LoRA layers and offload hooks, or
+            what stands for them.
         axes: X makes the left and right edges fit, Y the top and bottom ones.
 
     Raises:
         ModelError: A model has layers that cannot be made seamless.
     """
+    with ExitStack() as stack:
+        for model in models:
+            if isinstance(model, SelfSeamless):
+                stack.enter_context(model.seamless(axes))
+            else:
+                stack.enter_context(_patched(model, axes))
+        yield
+
+
+@contextmanager
+def _patched(model: nn.Module, axes: SeamlessAxes) -> Iterator[None]:
     along_x = axes in (SeamlessAxes.X, SeamlessAxes.BOTH)
     along_y = axes in (SeamlessAxes.Y, SeamlessAxes.BOTH)
     patched: list[nn.Conv2d] = []
     try:
         if along_x or along_y:
-            for model in models:
-                _refuse_unknown_layers(model)
-                padded_by_hand = _convolutions_padded_by_hand(model)
-                for module in model.modules():
-                    replacement = _replacement(
-                        module, padded_by_hand, along_x=along_x, along_y=along_y
-                    )
-                    if replacement is not None and isinstance(module, nn.Conv2d):
-                        vars(module)["_conv_forward"] = replacement
-                        patched.append(module)
+            _refuse_unknown_layers(model)
+            padded_by_hand = _convolutions_padded_by_hand(model)
+            for module in model.modules():
+                replacement = _replacement(module, padded_by_hand, along_x=along_x, along_y=along_y)
+                if replacement is not None and isinstance(module, nn.Conv2d):
+                    vars(module)["_conv_forward"] = replacement
+                    patched.append(module)
         yield
     finally:
         for module in patched:
