@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from .dataset import load_images
 from .decoder_start import start_decoder
-from .latents import CHANNELS, to_latents
+from .latents import BLOCK, CHANNELS, to_latents
 from .training import (
     Averaged,
     Clock,
@@ -38,7 +38,7 @@ CROP_SHARE = 0.6
 CIRCULAR = 0.7
 """Share of the steps with whole tiles that wrap around."""
 PEAK_RATE = 8e-4
-LATENT_NOISE = 0.12
+LATENT_NOISE = 0.3
 """Most noise added to the latents, so that the decoder cleans what the denoiser leaves."""
 LOG_VARIANCE = -6.0
 """What the encoder is taught to answer for the uncertainty of every latent."""
@@ -80,14 +80,22 @@ def _amplitudes(images: Tensor) -> Tensor:
     return torch.fft.rfft2(blocks.permute(0, 1, 2, 4, 3, 5), norm="ortho").abs()
 
 
+def _border_steps(images: Tensor) -> Tensor:
+    """Mean step across the borders of the blocks, of every image and axis."""
+    across = images[..., BLOCK::BLOCK] - images[..., BLOCK - 1 : -1 : BLOCK]
+    down = images[..., BLOCK::BLOCK, :] - images[..., BLOCK - 1 : -1 : BLOCK, :]
+    return torch.stack([across.abs().mean((1, 2, 3)), down.abs().mean((1, 2, 3))])
+
+
 def picture_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Pixels, gradients, block averages and Fourier amplitudes."""
+    """Pixels, gradients, block averages and borders, and Fourier amplitudes."""
     delta = output - target
     gradient = (delta[..., 1:] - delta[..., :-1]).abs().mean()
     gradient = gradient + (delta[..., 1:, :] - delta[..., :-1, :]).abs().mean()
     low = functional.avg_pool2d(delta, 8).abs().mean()
     amplitude = (_amplitudes(output) - _amplitudes(target)).abs().mean()
-    return delta.abs().mean() + 0.25 * gradient + low + 0.3 * amplitude
+    border = (_border_steps(output) - _border_steps(target)).abs().mean()
+    return delta.abs().mean() + 0.25 * gradient + low + 0.3 * amplitude + 0.5 * border
 
 
 def _batch(images: list[np.ndarray], rng: np.random.Generator, *, crop: bool) -> Tensor:
