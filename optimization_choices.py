@@ -209,12 +209,11 @@ OFFLOADS = {
         "One layer is on the GPU at a time. Least memory, and several times slower",
         devices=_GPUS_WITH_OWN_MEMORY,
         requires=("accelerate",),
-        conflicts=("torch_compile", "layerwise_casting", "quantization"),
+        conflicts=("torch_compile", "quantization"),
     ),
     CpuOffload.GROUP: about(
         "Group",
-        "Groups of layers are on the GPU at a time, fetched while others compute: between Model and"
-        " Submodule. Not on DirectML",
+        "One block of layers is on the GPU at a time: between Model and Submodule. Not on DirectML",
         devices=("cuda", "xpu"),
         requires=("accelerate",),
         conflicts=("torch_compile", "quantization"),
@@ -241,7 +240,7 @@ QUANTIZATIONS = {
         "Half the memory of half precision, somewhat slower. NVIDIA, AMD and Intel GPUs",
         devices=("cuda", "xpu"),
         requires=("accelerate", "bitsandbytes"),
-        conflicts=("torch_compile", "layerwise_casting", "half_precision.off"),
+        conflicts=("torch_compile", "layerwise_casting", "cpu_offload", "half_precision.off"),
     ),
     Quantization.BITSANDBYTES_4BIT: about(
         "4 Bit (bitsandbytes)",
@@ -249,7 +248,7 @@ QUANTIZATIONS = {
         " DirectML",
         devices=("cuda", "xpu", "mps"),
         requires=("accelerate", "bitsandbytes"),
-        conflicts=("torch_compile", "layerwise_casting"),
+        conflicts=("torch_compile", "layerwise_casting", "cpu_offload"),
     ),
     Quantization.TORCHAO_INT8: about(
         "8 Bit (torchao)",

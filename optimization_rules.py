@@ -19,6 +19,11 @@ DEVICE_LABELS = {
     "cpu": "the CPU",
 }
 
+MODEL_KIND_LABELS = {
+    "unet": "models that have a UNet, such as Stable Diffusion 1.5 and XL",
+    "transformer": "transformer models, such as Stable Diffusion 3 and Flux",
+}
+
 # Cards whose half-precision convolutions give NaN: GeForce GTX 1630, 1650, 1660 and their
 # professional and mobile relatives with the same chip (PyTorch issues 58123 and 77955).
 _BROKEN_HALF = re.compile(r"GTX 16\d\d|\bT[56]\d\d\b|\bT1[02]00\b|MX450|MX550")

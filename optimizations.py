@@ -31,7 +31,12 @@ from .optimization_choices import (
     VaeTiling,
     about,
 )
-from .optimization_rules import DEVICE_LABELS, REQUIREMENTS, Environment
+from .optimization_rules import (
+    DEVICE_LABELS,
+    MODEL_KIND_LABELS,
+    REQUIREMENTS,
+    Environment,
+)
 
 __all__ = [
     "DEVICES",
@@ -297,20 +302,33 @@ class Optimizations:
         return not cls.why_not(option, device, environment)
 
     @classmethod
-    def why_not(cls, option: str, device: str, environment: Environment | None = None) -> str:
+    def why_not(
+        cls,
+        option: str,
+        device: str,
+        environment: Environment | None = None,
+        *,
+        model_kind: str = "",
+    ) -> str:
         """Return the sentence that says why the option cannot be used, or an empty text.
 
         An option whose only use is one of its choices is refused with the reason of the choices.
+        With `model_kind`, one of `optimization_choices.MODEL_KINDS`, the model is judged too.
         """
         declared = cls.metadata_of(option)
         label = cls.label_of(option)
         if not cls.device_supports(option, device):
             return f"{label} is not available on {DEVICE_LABELS[device]}."
+        if model_kind and model_kind not in declared["model_kinds"]:
+            return f"{label} does not work with {MODEL_KIND_LABELS[model_kind]}."
         for requirement in declared["requires"]:
             reason = REQUIREMENTS[requirement](label, device, environment or _UNKNOWN)
             if reason:
                 return reason
-        reasons = [cls.why_not(choice, device, environment) for choice in _uses(option, declared)]
+        reasons = [
+            cls.why_not(choice, device, environment, model_kind=model_kind)
+            for choice in _uses(option, declared)
+        ]
         return reasons[0] if reasons and all(reasons) else ""
 
     @classmethod

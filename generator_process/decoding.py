@@ -66,7 +66,7 @@ def encode(model: LoadedModel, images: torch.Tensor) -> torch.Tensor:
     shift, scale = _statistics(model)
     with safe_precision(model) as dtype:
         vae = model.pipeline.vae
-        value = vae.encode(images.to(vae.device, dtype)).latent_dist.mode()
+        value = vae.encode(images.to(model.device.torch_device, dtype)).latent_dist.mode()
         if shift is not None:
             value = value - shift.to(value.device, dtype)
         value = value * scale.to(value.device, dtype)

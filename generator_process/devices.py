@@ -8,14 +8,7 @@ from importlib.util import find_spec
 
 import torch
 
-from ..optimization_rules import automatic_precision
-from ..optimizations import Environment, HalfPrecision, Optimizations
-
-_DTYPES = {
-    HalfPrecision.FLOAT16: torch.float16,
-    HalfPrecision.BFLOAT16: torch.bfloat16,
-    HalfPrecision.OFF: torch.float32,
-}
+from ..optimizations import Environment
 
 REPORTED_PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "safetensors", "numpy")
 
@@ -62,14 +55,21 @@ def detect() -> Device:
     return Device(kind="cpu", torch_device=torch.device("cpu"), name="CPU", reason=reason)
 
 
-def weight_dtype(device: Device, optimizations: Optimizations) -> torch.dtype:
-    """Return the type of weights and arithmetic for this device and these choices."""
-    wanted = optimizations.half_precision
-    if wanted is HalfPrecision.AUTOMATIC:
-        wanted = automatic_precision(device.kind, device.environment, "unet")
-    name = f"half_precision.{wanted.value}"
-    usable = Optimizations.can_use(name, device.kind, device.environment)
-    return _DTYPES[wanted] if usable else torch.float32
+def chosen(device: Device, *, cpu_only: bool) -> Device:
+    """Return the device itself, or the CPU if the user wants to leave the device to others."""
+    if not cpu_only or device.kind == "cpu":
+        return device
+    known = replace(
+        device.known,
+        total_memory=device.known.host_total_memory,
+        free_memory=device.known.host_free_memory,
+        compute_capability=(0, 0),
+        is_rocm=False,
+        half_fails=False,
+        has_sdp=True,
+    )
+    cpu = torch.device("cpu")
+    return Device(kind="cpu", torch_device=cpu, name="CPU", reason="as chosen", known=known)
 
 
 def release_cached_memory(device: Device) -> None:

@@ -71,7 +71,7 @@ def encode(model: LoadedModel, prompt: str, negative_prompt: str, *, guided: boo
     texts = [prompt, negative_prompt] if guided else [prompt]
     windows = [[reader.windows(text) for text in texts] for reader in readers]
     count = max(len(of_text) for of_reader in windows for of_text in of_reader)
-    device = pipeline.device
+    device = model.device.torch_device
     encoded: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     for position in range(len(texts)):
         parts = [

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,9 @@ from .sizes import SizePlan
 
 if TYPE_CHECKING:
     from diffusers import DiffusionPipeline
+
+# Of these the first half of the batch is for the negative prompt while there is guidance.
+_CONDITIONS = ("prompt_embeds", "add_text_embeds", "add_time_ids")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingJob:
-    """Everything that is the same for all images of a job."""
+    """Everything that is the same for all images of a job.
+
+    `guided_share` is the share of the steps that follow the guidance, from the first one on.
+    """
 
     context: TaskContext
     model: LoadedModel
@@ -57,6 +64,7 @@ class SamplingJob:
     prompt: EncodedPrompt
     size: SizePlan
     previews: Previews
+    guided_share: float = 1.0
 
     @property
     def total_steps(self) -> int:
@@ -110,6 +118,8 @@ def sample(job: SamplingJob, first: int, seeds: Sequence[int]) -> torch.Tensor:
     shape = (model.latent_channels, size.made_height_px // factor, size.made_width_px // factor)
     latents = noise.starting_noise(generators, shape).to(model.device.torch_device, model.dtype)
 
+    guided_steps = ceil(job.guided_share * settings.steps)
+
     def on_step_end(
         running: "DiffusionPipeline", index: int, _timestep: int, tensors: dict[str, torch.Tensor]
     ) -> dict[str, Any]:
@@ -117,8 +127,11 @@ def sample(job: SamplingJob, first: int, seeds: Sequence[int]) -> torch.Tensor:
         of_one = (index + 1) * settings.steps // running.num_timesteps
         done = first * settings.steps + of_one * len(seeds)
         job.report(done, "Sampling", tensors["latents"])
+        if running.do_classifier_free_guidance and of_one >= guided_steps:
+            return _without_guidance(running, tensors)
         return {}
 
+    conditions = [name for name in _CONDITIONS if name in pipeline._callback_tensor_inputs]  # noqa: SLF001
     kept = pipeline.scheduler
     pipeline.scheduler = schedulers.build(
         settings.scheduler, model.scheduler_config, settings.steps
@@ -129,13 +142,22 @@ def sample(job: SamplingJob, first: int, seeds: Sequence[int]) -> torch.Tensor:
             height=size.made_height_px,
             width=size.made_width_px,
             num_inference_steps=settings.steps,
-            guidance_scale=settings.guidance,
+            guidance_scale=settings.guidance if guided_steps else 0.0,
             generator=generators,
             latents=latents,
             output_type="latent",
             callback_on_step_end=on_step_end,
-            callback_on_step_end_tensor_inputs=["latents"],
+            callback_on_step_end_tensor_inputs=["latents", *conditions],
             return_dict=False,
         )[0]
     finally:
         pipeline.scheduler = kept
+
+
+def _without_guidance(
+    pipeline: Any,  # noqa: ANN401
+    tensors: dict[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    """Switch guidance off for the steps to come: they compute the prompt's half of the batch."""
+    pipeline._guidance_scale = 0.0  # noqa: SLF001  its property has no setter; each call sets it
+    return {name: tensors[name].chunk(2)[1] for name in _CONDITIONS if name in tensors}

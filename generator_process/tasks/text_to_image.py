@@ -3,10 +3,8 @@
 
 import torch
 
-from .. import decoding, prompts, sampling, sizes
-from ..apply_optimizations import apply_optimizations
+from .. import decoding, devices, optimizing, prompts, sampling, sizes
 from ..context import TaskContext
-from ..devices import weight_dtype
 from ..messages import Finished, ImageData, ImageFinished, Progress, TextToImage
 from ..previews import Previews
 from ..sampling import Clock, Resources, SamplingJob
@@ -25,20 +23,22 @@ def run(request: TextToImage, context: TaskContext, resources: Resources) -> Fin
     settings = request.sampling
     clock = Clock()
     total = settings.steps * len(settings.seeds)
-    device = resources.device
+    device = devices.chosen(resources.device, cpu_only=request.optimizations.cpu_only)
 
     context.emit(Progress(job_id=context.job_id, step=0, steps=total, stage="Loading model"))
     with clock.measure("load"):
-        dtype = weight_dtype(device, request.optimizations)
-        model = resources.models.load(request.model, dtype)
-        effect = apply_optimizations(model, request.optimizations)
+        model = optimizing.load(resources.models, device, request.model, request.optimizations)
+        effect = optimizing.apply(model, request.optimizations)
     context.raise_if_cancelled()
 
-    with sampling.computing(device):
+    with sampling.computing(device), optimizing.parking(model):
         context.emit(Progress(job_id=context.job_id, step=0, steps=total, stage="Encoding prompt"))
         with clock.measure("encode"):
             encoded = prompts.encode(
-                model, settings.prompt, settings.negative_prompt, guided=settings.guidance > 1.0
+                model,
+                settings.prompt,
+                settings.negative_prompt,
+                guided=settings.guidance > 1.0 and effect.options.cfg_end > 0.0,
             )
         context.raise_if_cancelled()
         size = sizes.plan(
@@ -55,6 +55,7 @@ def run(request: TextToImage, context: TaskContext, resources: Resources) -> Fin
             prompt=encoded,
             size=size,
             previews=Previews(model, settings.preview, size),
+            guided_share=effect.options.cfg_end,
         )
         with seamless((model.pipeline.unet, model.pipeline.vae), settings.seamless):
             for first, seeds in sampling.batches(settings.seeds, effect.batch_size):

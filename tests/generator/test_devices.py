@@ -4,7 +4,7 @@
 import pytest
 import torch
 from tessera.generator_process import devices
-from tessera.optimizations import Environment, HalfPrecision, Optimizations
+from tessera.optimizations import Environment
 
 
 @pytest.fixture
@@ -80,30 +80,19 @@ def test_architectures(capability, architectures, missing):
     assert devices.missing_architecture(capability, architectures) == missing
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "wanted", "dtype"),
-    [
-        ("cpu", "CPU", "automatic", torch.float32),
-        ("cpu", "CPU", "float16", torch.float32),  # P045
-        ("cpu", "CPU", "bfloat16", torch.float32),
-        ("cuda", "NVIDIA GeForce RTX 4090", "automatic", torch.float16),
-        ("cuda", "NVIDIA GeForce RTX 4090", "float16", torch.float16),
-        ("cuda", "NVIDIA GeForce RTX 4090", "off", torch.float32),
-        ("cuda", "NVIDIA GeForce GTX 1650", "automatic", torch.float32),  # P046: NaN
-        ("cuda", "NVIDIA GeForce GTX 1650", "float16", torch.float32),
-        ("mps", "Apple GPU", "automatic", torch.float16),
-    ],
-)
-def test_precision(kind, name, wanted, dtype):
-    device = devices.Device(kind=kind, torch_device=torch.device("cpu"), name=name)
-    optimizations = Optimizations(half_precision=HalfPrecision(wanted))
-    assert devices.weight_dtype(device, optimizations) == dtype
-
-
-def test_a_processor_with_bfloat16_instructions_uses_them():
-    flags = Environment(cpu_flags=("avx2", "avx512_bf16"))
-    device = devices.Device(kind="cpu", torch_device=torch.device("cpu"), name="CPU", known=flags)
-    assert devices.weight_dtype(device, Optimizations()) == torch.bfloat16
+def test_the_user_may_choose_the_cpu():
+    known = Environment(
+        probed=True, total_memory=8, host_total_memory=64, compute_capability=(8, 9), os="linux"
+    )
+    gpu = devices.Device(
+        kind="cuda", torch_device=torch.device("cuda"), name="NVIDIA Test", known=known
+    )
+    assert devices.chosen(gpu, cpu_only=False) is gpu
+    cpu = devices.chosen(gpu, cpu_only=True)
+    assert (cpu.kind, cpu.torch_device.type) == ("cpu", "cpu")
+    assert cpu.description == "CPU (as chosen)"
+    assert cpu.environment.total_memory == 64
+    assert devices.chosen(cpu, cpu_only=True) is cpu
 
 
 def test_versions_name_what_is_installed():
