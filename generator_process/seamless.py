@@ -8,6 +8,8 @@ Leaving the context deletes the attribute: nothing of the model is changed or le
 
 The VAE's encoder pads by hand on the right and at the bottom before its stride-2 convolutions.
 There the padded row or column is replaced by the first one.
+
+A tiled VAE is told which edges are neighbours, because a tile ends before they do.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from . import tiled_vae
 from .errors import ModelError
 from .messages import SeamlessAxes
 
@@ -59,6 +62,7 @@ def _patched(model: nn.Module, axes: SeamlessAxes) -> Iterator[None]:
     along_x = axes in (SeamlessAxes.X, SeamlessAxes.BOTH)
     along_y = axes in (SeamlessAxes.Y, SeamlessAxes.BOTH)
     patched: list[nn.Conv2d] = []
+    tiling = tiled_vae.conditions(model, wrap_x=along_x, wrap_y=along_y)
     try:
         if along_x or along_y:
             _refuse_unknown_layers(model)
@@ -68,7 +72,8 @@ def _patched(model: nn.Module, axes: SeamlessAxes) -> Iterator[None]:
                 if replacement is not None and isinstance(module, nn.Conv2d):
                     vars(module)["_conv_forward"] = replacement
                     patched.append(module)
-        yield
+        with tiling:
+            yield
     finally:
         for module in patched:
             vars(module).pop("_conv_forward", None)
