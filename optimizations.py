@@ -312,7 +312,7 @@ class Optimizations:
     ) -> str:
         """Return the sentence that says why the option cannot be used, or an empty text.
 
-        An option whose only use is one of its choices is refused with the reason of the choices.
+        An option none of whose choices can be used is refused with the reason of one of them.
         With `model_kind`, one of `optimization_choices.MODEL_KINDS`, the model is judged too.
         """
         declared = cls.metadata_of(option)
@@ -325,11 +325,15 @@ class Optimizations:
             reason = REQUIREMENTS[requirement](label, device, environment or _UNKNOWN)
             if reason:
                 return reason
-        reasons = [
-            cls.why_not(choice, device, environment, model_kind=model_kind)
-            for choice in _uses(option, declared)
-        ]
-        return reasons[0] if reasons and all(reasons) else ""
+        uses = _uses(option, declared)
+        reasons = {
+            choice: cls.why_not(choice, device, environment, model_kind=model_kind)
+            for choice in uses
+        }
+        if not uses or not all(reasons.values()):
+            return ""
+        nearest = next((choice for choice in uses if cls.device_supports(choice, device)), uses[0])
+        return reasons[nearest]
 
     @classmethod
     def options_for(cls, device: str, environment: Environment | None = None) -> tuple[str, ...]:

@@ -52,11 +52,11 @@ class TorchWorker:
 
     def ready(self) -> Ready:
         """Find the device and say what is here. Imports torch."""
-        from . import devices
+        from . import devices, environments
         from .pipelines import Models
         from .sampling import Resources
 
-        device = devices.detect()
+        device = environments.probed(devices.detect())
         self._resources = Resources(device=device, models=Models(device))
         self._imports.start()
         return Ready(
