@@ -3,9 +3,9 @@
 
 import torch
 
-from .. import decoding, devices, optimizing, prompts, sampling, sizes
+from .. import decoding, devices, optimizing, prompts, sampling, sizes, tiled_vae
 from ..context import TaskContext
-from ..messages import Finished, ImageData, ImageFinished, Progress, TextToImage
+from ..messages import Finished, ImageData, ImageFinished, Progress, SeamlessAxes, TextToImage
 from ..previews import Previews
 from ..sampling import Clock, Resources, SamplingJob
 from ..seamless import seamless
@@ -57,7 +57,14 @@ def run(request: TextToImage, context: TaskContext, resources: Resources) -> Fin
             previews=Previews(model, settings.preview, size),
             guided_share=effect.options.cfg_end,
         )
-        with seamless((model.pipeline.unet, model.pipeline.vae), settings.seamless):
+        vae, axes = model.pipeline.vae, settings.seamless
+        conditions = tiled_vae.conditions(
+            vae,
+            wrap_x=axes in (SeamlessAxes.X, SeamlessAxes.BOTH),
+            wrap_y=axes in (SeamlessAxes.Y, SeamlessAxes.BOTH),
+            before_tile=context.raise_if_cancelled,
+        )
+        with seamless((model.pipeline.unet, vae), axes), conditions:
             for first, seeds in sampling.batches(settings.seeds, effect.batch_size):
                 with clock.measure("sample"):
                     latents = sampling.sample(job, first, seeds)
