@@ -164,11 +164,12 @@ def _in_float32(unet: "UNet2DConditionModel") -> Iterator[None]:
     if dtype == torch.float32:
         yield
         return
-    unet.float()
+    # diffusers' own `to` warns of layers that some models keep in float32; here there are none.
+    nn.Module.float(unet)
     try:
         yield
     finally:
-        unet.to(dtype)
+        nn.Module.to(unet, dtype)
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..messages import SeamlessAxes
 from .availability import EngineError, choose_device, choose_precision, why_not
 from .unet import OpenVinoUNet
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from ..pipelines import LoadedModel
 
 _CONVERTIBLE = "UNet2DConditionModel"
+_CONVERTIBLE_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def in_use(model: "LoadedModel") -> OpenVinoUNet | None:
@@ -30,6 +33,8 @@ def refusal(model: "LoadedModel") -> str:
     unet: Any = getattr(model.pipeline, "unet", None)
     if type(unet).__name__ != _CONVERTIBLE:
         return f'OpenVINO is offered for Stable Diffusion models, and "{model.name}" is none.'
+    if any(value.dtype not in _CONVERTIBLE_TYPES for value in unet.parameters()):
+        return "OpenVINO needs weights of at least 16 bits, and these are in 8 bits or less."
     if unet.config.encoder_hid_dim_type or unet.config.class_embed_type:
         return f'Model "{model.name}" takes inputs that the OpenVINO engine does not have.'
     return ""

@@ -24,6 +24,8 @@ def give_up(model: "LoadedModel", unet: "UNet2DConditionModel") -> None:
         unet.to("meta")
 
 
+@torch.inference_mode(mode=False)
+@torch.no_grad()
 def take_back(model: "LoadedModel", unet: "UNet2DConditionModel", weights: str) -> None:
     """Load the weights again, if they were given up.
 
@@ -39,11 +41,15 @@ def take_back(model: "LoadedModel", unet: "UNet2DConditionModel", weights: str) 
         return
     from ..pipelines import load_unet
 
-    with torch.inference_mode(mode=False):
-        fresh = load_unet(model, unet.dtype)
+    fresh = load_unet(model, unet.dtype)
     if fingerprint.of_module(fresh) != weights:
         raise ModelError(
             f'The files of model "{model.name}" have changed since it was loaded. Try again, which'
             " loads it anew."
         )
-    unet.load_state_dict(fresh.state_dict(), assign=True)
+    state = fresh.state_dict()
+    for name, given_up in unet.state_dict().items():
+        if state[name].stride() != given_up.stride():  # channels last, for example
+            strided = torch.empty_strided(given_up.shape, given_up.stride(), dtype=given_up.dtype)
+            state[name] = strided.copy_(state[name])
+    unet.load_state_dict(state, assign=True)

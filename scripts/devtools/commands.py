@@ -125,7 +125,7 @@ def _bench(options: argparse.Namespace, passed_on: Sequence[str]) -> int:
         raise DevError(f"There is no benchmark {options.name}. Benchmarks: {', '.join(names)}.")
     if environment_of(script) == "blender":
         return _in_blender(options.blender, script, passed_on)
-    python = generator_runtime.ready()
+    python = generator_runtime.test_environment(generator_runtime.ready()).ready()
     return run_through([str(python), str(script), *passed_on], folder=ROOT)
 
 

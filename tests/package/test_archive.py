@@ -28,8 +28,9 @@ def test_only_the_add_on_is_in_the_archive(archive):
         names = [PurePosixPath(name) for name in file.namelist()]
     modules = {path.name for path in ROOT.glob("*.py")} - {"dev.py"}
     assert {name.parts[0] for name in names} == modules | BESIDE_MODULES
-    assert [name for name in names if name.parts[0] == "requirements"] == [
-        PurePosixPath("requirements/runtime.txt")
+    assert sorted(name for name in names if name.parts[0] == "requirements") == [
+        PurePosixPath("requirements/openvino.txt"),
+        PurePosixPath("requirements/runtime.txt"),
     ]
     suffixes = {name.suffix for name in names}
     assert suffixes <= {".py", ".toml", ".txt", ".json", ".safetensors", ".model", ""}
