@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .generator_process.choices import STARTER
 from .generator_process.errors import InvalidRequestError
 from .generator_process.messages import ModelRef, ModelSource
-
-STARTER = "Starter"
-"""What the user types, and reads, for the model that comes with Tessera."""
 
 _INDEX = "model_index.json"
 _HUB_NAME = re.compile(r"\w[\w.\-]*/\w[\w.\-]*")

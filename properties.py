@@ -4,32 +4,32 @@
 
 The limits here are soft: sliders keep to them, and a value beyond them that is typed or set by a
 script is refused with a sentence by `messages.py`, where hard limits would change it in silence.
+
+Enabling the add-on imports this module. What makes a request is imported when one is made.
 """
 
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from uuid import uuid4
 
 from bpy.props import BoolProperty, EnumProperty, FloatProperty, IntProperty, StringProperty
 from bpy.types import Context, Operator, PropertyGroup
 
 from . import preferences
-from .generator_process.errors import InvalidRequestError
-from .generator_process.messages import (
+from .generator_process.choices import (
     MAX_IMAGES,
     MAX_SIZE_PX,
     MAX_STEPS,
     MIN_SIZE_PX,
+    STARTER,
     PreviewMode,
-    SamplingSettings,
     Scheduler,
     SeamlessAxes,
-    TextToImage,
 )
-from .generator_process.seeds import seed_from_text, seeds_of_images
-from .models import STARTER, find_models, model_ref
-from .optimizations import Optimizations
+from .generator_process.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from .generator_process.messages import TextToImage
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -48,6 +48,8 @@ _PREVIEW_ITEMS = [
 
 
 def _search_models(_settings: object, _context: Context, text: str) -> list[str]:
+    from .models import find_models
+
     found = find_models(preferences.model_folders())
     return [model.text for model in found if text.casefold() in model.text.casefold()]
 
@@ -184,7 +186,7 @@ SETTING_NAMES = tuple(GenerationSettings.__annotations__)
 class TESSERA_PG_settings(GenerationSettings, PropertyGroup):
     """The settings of one scene."""
 
-    def to_text_to_image(self) -> TextToImage:
+    def to_text_to_image(self) -> "TextToImage":
         """Return the request that these settings describe.
 
         Raises:
@@ -210,12 +212,19 @@ def values_of_operator(operator: Operator, context: Context) -> dict[str, Any]:
     return {**values, **{name: getattr(operator, name) for name in given}}
 
 
-def text_to_image(values: Mapping[str, Any]) -> TextToImage:
+def text_to_image(values: Mapping[str, Any]) -> "TextToImage":
     """Return the request that settings by name describe. Each has a job number of its own.
 
     Raises:
         InvalidRequestError: A setting is out of range.
     """
+    from uuid import uuid4
+
+    from .generator_process.messages import SamplingSettings, TextToImage
+    from .generator_process.seeds import seed_from_text, seeds_of_images
+    from .models import model_ref
+    from .optimizations import Optimizations
+
     count = values["number_of_images"]
     if not 1 <= count <= MAX_IMAGES:  # here, before a list of that length is made
         raise InvalidRequestError(

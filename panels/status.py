@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 from bpy.types import Context, UILayout
 
 from .. import session
-from ..generator_process.messages import Cancelled, Failed
 from ..operators.cancel import TESSERA_OT_cancel
 from ..operators.reuse_seed import TESSERA_OT_reuse_seed
 from ..operators.save_image import TESSERA_OT_save_image
@@ -65,6 +64,8 @@ def _draw_preview(layout: UILayout, context: Context) -> None:
 
 
 def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width_px: float) -> None:
+    from ..generator_process.messages import Cancelled, Failed
+
     if isinstance(job.result, Failed):
         draw_text(layout.box(), job.result.message, width_px=width_px, icon="ERROR")
         return

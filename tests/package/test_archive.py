@@ -10,8 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE_MODULES = {
     "LICENSE",
+    "baking",
     "blender_manifest.toml",
     "generator_process",
+    "installation",
+    "materials",
     "operators",
     "panels",
     "requirements",

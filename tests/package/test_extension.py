@@ -15,6 +15,15 @@ from extension_helpers import MODULE, install, uninstall
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = ROOT / "scripts" / "devtools" / "in_blender.py"
 
+_FOR_THE_FIRST_JOB = (
+    "generator_process.client",
+    "generator_process.messages",
+    "installation.install",
+    "jobs_session",
+    "models",
+)
+"""What takes long to import, and so waits for the first use."""
+
 
 def _submodules() -> set[str]:
     return {name for name in sys.modules if name == MODULE or name.startswith(f"{MODULE}.")}
@@ -46,6 +55,7 @@ def test_enabling_changes_no_path_and_opens_no_socket(archive, monkeypatch):
     new = {name.partition(".")[0] for name in set(sys.modules) - modules}
     try:
         assert MODULE in bpy.context.preferences.addons
+        assert not any(f"{MODULE}.{name}" in sys.modules for name in _FOR_THE_FIRST_JOB)
         assert sys.path == path
         assert new - {"bl_ext"} <= set(sys.stdlib_module_names)
         assert opened == []
@@ -81,7 +91,7 @@ def test_interpreter_is_looked_up_in_order(installed, monkeypatch, tmp_path):
 def test_installed_environment_is_used(installed, monkeypatch):
     monkeypatch.delenv("TESSERA_PYTHON", raising=False)
     runtime = importlib.import_module(f"{MODULE}.runtime")
-    plan = importlib.import_module(f"{MODULE}.install_plan")
+    plan = importlib.import_module(f"{MODULE}.installation.install_plan")
     folder = runtime.runtime_folder()
     assert folder.is_relative_to(os.environ["BLENDER_USER_RESOURCES"])
     python = plan.interpreter_in(folder)
