@@ -117,12 +117,12 @@ class TiledLayers:
         for region in self._tiles(source.values.shape[1], layer, (height, width)):
             tile = self._convolve(source.values, layer, region, normalise)
             if layer.residual is not None:
-                residual = region.of(layer.residual).to(self._device)
-                tile.add_(layer.shortcut(residual) if layer.shortcut else residual)
+                self._add_residual(tile, layer, region)
             statistics.add(tile)
             if out is None:
                 out = _whole_of(tile, height, width, on or self._store)
             region.of(out).copy_(tile)
+            del tile  # or it stays until the next one is complete
         assert out is not None
         return Activation(out, statistics)
 
@@ -144,6 +144,11 @@ class TiledLayers:
         if any(missing):
             tile = functional.pad(tile, missing)
         return Region(scale.cut(region.rows), scale.cut(region.columns)).of(layer.convolution(tile))
+
+    def _add_residual(self, tile: torch.Tensor, layer: Layer, region: Region) -> None:
+        assert layer.residual is not None
+        residual = region.of(layer.residual).to(self._device)
+        tile.add_(layer.shortcut(residual) if layer.shortcut is not None else residual)
 
     def resnet(self, source: Activation, block: "ResnetBlock2D") -> Activation:
         """Run a residual block. Overwrites the source if the output has no more channels."""
@@ -173,6 +178,7 @@ class TiledLayers:
         widest = max(
             channels * 4 if layer.scale is Scale.DOWN else channels,
             getattr(layer.convolution, "out_channels", channels),
+            layer.residual.shape[1] if layer.residual is not None else channels,
         )
         multiple = 2 if layer.scale is Scale.UP else 1
         for region in divide(*size, max(1, self._values // widest), multiple=multiple):

@@ -22,8 +22,8 @@ the CPU's results and only the memory is simulated.
 Outside `present()` the device exists (PyTorch cannot forget one), but says that it is not
 available, so `torch.accelerator.is_available()` stays False for the tests that come after.
 
-`without_computing()` leaves the convolutions, the group norms and nothing else uncomputed: for the
-memory of sizes that would take minutes. Results are then arbitrary, shapes and memory are right.
+Within `without_computing()` every operator only allocates its result: for the memory of sizes that
+would take minutes. Values are then arbitrary, shapes and memory are right.
 
 It is compiled by the C++ compiler (`$CXX`, c++, g++ or clang++) at the first use, about a minute,
 and kept in TESSERA_DEV_CACHE or .cache, by PyTorch's version and the source. It needs neither
@@ -85,7 +85,7 @@ def limited(*, free: int, wording: Literal["dml", "cuda"] = "dml") -> Iterator[N
 
 @contextmanager
 def without_computing() -> Iterator[None]:
-    """Within this context convolutions and group norms only allocate their results."""
+    """Within this context operators only allocate their results; nothing is copied either."""
     _operators().set_skip_compute(True)
     try:
         yield

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -140,7 +141,7 @@ at::Tensor on_device(const at::Tensor& value) {
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  on_host(to).copy_(on_host(from));
+  if (!skip_compute) on_host(to).copy_(on_host(from));
   return to;
 }
 
@@ -212,9 +213,67 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(
   return {on_device(value), on_device(mean), on_device(deviation)};
 }
 
+// Shapes without values: an operator on PyTorch's meta device.
+class Shapes {
+ public:
+  c10::IValue of(const c10::IValue& value) {
+    if (value.isTensor() && value.toTensor().defined()) return of(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
+      return list;
+    }
+    if (value.isDevice()) return at::Device(at::kMeta);
+    return value;
+  }
+
+  // What an operator returned: one of its arguments, or a new tensor of that shape.
+  c10::IValue made(const c10::IValue& value) const {
+    if (value.isTensor() && value.toTensor().defined()) return made(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(made(tensor));
+      return list;
+    }
+    return value;
+  }
+
+ private:
+  at::Tensor of(const at::Tensor& tensor) {
+    auto shape = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+    known_.emplace_back(shape, tensor);
+    return shape;
+  }
+
+  at::Tensor made(const at::Tensor& shape) const {
+    for (const auto& [of, tensor] : known_) {
+      if (of.is_same(shape)) return tensor;
+    }
+    return empty_strided(shape.sizes(), shape.strides(), shape.scalar_type(), {}, {}, {});
+  }
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> known_;
+};
+
+void only_allocate(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Shapes shapes;
+  size_t count = op.schema().arguments().size();
+  for (size_t index = stack->size() - count; index < stack->size(); index++) {
+    (*stack)[index] = shapes.of((*stack)[index]);
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  for (size_t index = stack->size() - op.schema().returns().size(); index < stack->size(); index++) {
+    (*stack)[index] = shapes.made((*stack)[index]);
+  }
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   operators++;
-  at::native::cpu_fallback(op, stack);
+  if (skip_compute) {
+    only_allocate(op, stack);
+  } else {
+    at::native::cpu_fallback(op, stack);
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
