@@ -78,7 +78,7 @@ def use_openvino(
     try:
         engine.prepare(axes)
     except BaseException:
-        remove(model)
+        _take_out(model, engine)
         raise
     _set_unet(model, engine)
     return engine
@@ -92,8 +92,12 @@ def remove(model: "LoadedModel") -> None:
     """
     engine = in_use(model)
     if engine is not None:
-        engine.restore()
-        _set_unet(model, engine.original)
+        _take_out(model, engine)
+
+
+def _take_out(model: "LoadedModel", engine: OpenVinoUNet) -> None:
+    engine.restore()
+    _set_unet(model, engine.original)
 
 
 def _set_unet(model: "LoadedModel", unet: object) -> None:

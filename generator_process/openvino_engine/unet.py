@@ -83,9 +83,9 @@ class OpenVinoUNet:
         self._forget()
         self._place = self._converted(axes)
         self._axes = axes
+        torch_weights.give_up(self._model, self.original)
         if self.engine_device.takes_any_size:
             self._compile(())
-        torch_weights.give_up(self._model, self.original)
 
     def restore(self) -> None:
         """Give the UNet its weights back, and forget the network.

@@ -267,6 +267,19 @@ def test_a_conversion_that_fails_is_a_sentence(model, monkeypatch):
     assert openvino_engine.in_use(model) is None
 
 
+def test_a_network_that_cannot_be_prepared_is_a_sentence(model, monkeypatch):
+    """As on a GPU whose driver is too old; the weights are given up by then, and come back."""
+    original, expected = model.pipeline.unet, denoise(model)
+    settings = unet.OpenVinoUNet._settings
+    monkeypatch.setattr(
+        unet.OpenVinoUNet, "_settings", lambda self: settings(self) | {"NO_SUCH_SETTING": 1}
+    )
+    with pytest.raises(EngineError, match=r"could not prepare the model for .* Set Engine"):
+        openvino_engine.use_openvino(model, precision="f32", device="CPU")
+    assert model.pipeline.unet is original
+    assert torch.equal(denoise(model), expected)
+
+
 def test_missing_openvino_is_a_sentence(model, monkeypatch):
     expected = denoise(model)
     monkeypatch.setattr(availability, "installed_version", lambda: "")
