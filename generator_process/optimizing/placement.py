@@ -5,7 +5,8 @@ Side: generator.
 
 * off: all on the device.
 * model: networks take turns. A network and what guides it (ControlNets) stay together.
-* group: blocks take turns, the unit in which UNets and transformers are built.
+* group: blocks take turns, the unit in which UNets and transformers are built. In autoencoders
+  it is the layers: exact tiling runs them without their blocks.
 * submodule: every layer is there only while it computes.
 """
 
@@ -35,8 +36,10 @@ def apply(target: Target, options: Optimizations, undo: ExitStack) -> list[str]:
     if options.cpu_offload is CpuOffload.MODEL:
         _take_turns(target, undo)
     else:
+        autoencoders = list(target.autoencoders().values())
         for network in target.networks().values():
-            _fetch_parts(target, network, options.cpu_offload, undo)
+            in_blocks = options.cpu_offload is CpuOffload.GROUP and network not in autoencoders
+            _fetch_parts(target, network, undo, in_blocks=in_blocks)
     return []
 
 
@@ -79,11 +82,9 @@ def _enter(ours: Weights, others: list[Weights], device: Device) -> None:
     ours.fetch()
 
 
-def _fetch_parts(
-    target: Target, network: nn.Module, granularity: CpuOffload, undo: ExitStack
-) -> None:
+def _fetch_parts(target: Target, network: nn.Module, undo: ExitStack, *, in_blocks: bool) -> None:
     device = target.device.torch_device
-    parts = _blocks(network) if granularity is CpuOffload.GROUP else _layers(network)
+    parts = _blocks(network) if in_blocks else _layers(network)
     for module, owners in parts:
         weights = Weights(owners, device)
         install(module, Hook(weights, weights.fetch, stays=False), undo)
