@@ -154,7 +154,9 @@ ATTENTIONS = {
     ),
     Attention.CLASSIC: about(
         "Classic",
-        "Plain matrix products, as before PyTorch 2. Slow and takes much memory: only to compare",
+        "Plain matrix products, as before PyTorch 2. Slow and takes much memory: only to compare."
+        " Not on Apple GPUs, as Sliced",
+        devices=("cuda", "dml", "xpu", "cpu"),
         model_kinds=("unet",),
     ),
     Attention.FLASH: about(

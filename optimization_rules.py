@@ -163,10 +163,8 @@ OPTIONAL_PACKAGES = (
 
 def automatic_attention(device: str, environment: Environment) -> Attention:
     """Return what automatic attention means on this machine."""
-    label = "SDP"
-    if not _sdp(label, device, environment) and not _torch_2(label, device, environment):
-        return Attention.SDP
-    return Attention.CLASSIC if device == "mps" else Attention.SLICED
+    missing = _sdp("", device, environment) or _torch_2("", device, environment)
+    return Attention.SLICED if missing and device != "mps" else Attention.SDP
 
 
 def automatic_precision(device: str, environment: Environment, model_kind: str) -> HalfPrecision:
