@@ -8,6 +8,11 @@ package without Blender.
 
 def register() -> None:
     """Add Tessera to Blender. Called by Blender when the extension is enabled."""
+    from pathlib import Path
+
+    from . import completeness
+
+    completeness.check(Path(__file__).parent)
     from . import registration
 
     registration.register()

@@ -15,6 +15,8 @@ from .console import DevError
 MAX_ARCHIVE_BYTES = 30 * 1024 * 1024
 LONGEST_INSTALL_FOLDER = 125
 """Characters of a Windows extensions folder with a long user name."""
+FILE_LIST = "packaged_files.txt"
+"""As in `completeness.py`."""
 LONGEST_PATH = 259
 """Windows refuses longer paths, and unpacking then loses files without a word."""
 
@@ -52,6 +54,12 @@ def missing_from(archive: Path) -> list[str]:
     ]
 
 
+def add_file_list(archive: Path) -> None:
+    """Write the list of its files into an archive, by which `completeness.py` checks them."""
+    with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(FILE_LIST, "".join(f"{name}\n" for name in sorted(file.namelist())))
+
+
 def build(blender_version: str, folder: Path) -> Path:
     """Build the archive into `folder` and return its path.
 
@@ -62,20 +70,22 @@ def build(blender_version: str, folder: Path) -> Path:
     tool = str(blender.command_line_tool(python))
     folder.mkdir(parents=True, exist_ok=True)
     archive = folder / f"tessera-{version()}.zip"
-    for arguments in (
-        ["build", "--source-dir", str(ROOT), "--output-filepath", str(archive)],
-        ["validate", str(archive)],
-    ):
-        result = subprocess.run(
-            [str(python), tool, *arguments],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-        if result.returncode:
-            raise DevError(f"{arguments[0]} failed:\n{result.stdout}{result.stderr}")
+    _call(python, tool, "build", "--source-dir", str(ROOT), "--output-filepath", str(archive))
+    add_file_list(archive)
+    _call(python, tool, "validate", str(archive))
     problems = problems_of(archive) + missing_from(archive)
     if problems:
         raise DevError("\n".join(problems))
     return archive
+
+
+def _call(python: Path, tool: str, *arguments: str) -> None:
+    result = subprocess.run(
+        [str(python), tool, *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if result.returncode:
+        raise DevError(f"{arguments[0]} failed:\n{result.stdout}{result.stderr}")

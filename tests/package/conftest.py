@@ -1,4 +1,4 @@
-"""Blender with a private profile, and the archive that Blender's own tool builds."""
+"""Blender with a private profile, and the archive as "dev.py build" makes it."""
 
 import os
 import subprocess
@@ -15,6 +15,9 @@ bpy = pytest.importorskip("bpy")
 from extension_helpers import MODULE, install, uninstall  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.devtools import packaging  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +43,7 @@ def archive(blender_tool, tmp_path_factory) -> Path:
     """The extension's archive."""
     path = tmp_path_factory.mktemp("archive") / "tessera.zip"
     blender_tool("build", "--source-dir", str(ROOT), "--output-filepath", str(path))
+    packaging.add_file_list(path)
     return path
 
 

@@ -16,6 +16,7 @@ BESIDE_MODULES = {
     "installation",
     "materials",
     "operators",
+    "packaged_files.txt",
     "panels",
     "requirements",
     "starter_model",
@@ -50,7 +51,13 @@ def test_every_file_in_the_archive_is_in_the_repository(archive):
         check=True,
     ).stdout.split("\0")
     with zipfile.ZipFile(archive) as file:
-        assert set(file.namelist()) - set(listed) == set()
+        assert set(file.namelist()) - set(listed) == {"packaged_files.txt"}
+
+
+def test_list_of_files_is_complete(archive):
+    with zipfile.ZipFile(archive) as file:
+        listed = file.read("packaged_files.txt").decode("utf-8").splitlines()
+        assert sorted(listed) == sorted(set(file.namelist()) - {"packaged_files.txt"})
 
 
 def test_archive_installs_everywhere(archive):

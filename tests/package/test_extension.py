@@ -65,6 +65,35 @@ def test_enabling_changes_no_path_and_opens_no_socket(archive, monkeypatch):
         uninstall()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["operators/bake.py", "generator_process/tasks/text_to_image.py", "starter_model/starter.json"],
+)
+def test_missing_file_is_named_when_enabling(archive, tmp_path, name):
+    """P001: a file that was not unpacked is named in one sentence that says what to do."""
+    code = (
+        "import bpy, addon_utils, os, sys\n"
+        f"sys.path[:0] = {[str(ROOT / 'tests'), str(ROOT)]!r}\n"
+        "import extension_helpers\n"
+        f"extension_helpers.install(extension_helpers.Path({str(archive)!r}))\n"
+        f"folder = os.path.dirname(sys.modules[{MODULE!r}].__file__)\n"
+        f"bpy.ops.preferences.addon_disable(module={MODULE!r})\n"
+        f"os.remove(os.path.join(folder, {name!r}))\n"
+        f"for found in [key for key in sys.modules if key.startswith({MODULE!r})]:\n"
+        "    del sys.modules[found]\n"
+        f"assert addon_utils.enable({MODULE!r}) is None\n"
+        "assert not hasattr(bpy.types, 'TESSERA_OT_generate')\n"
+        "sys.stdout.flush()\n"
+        "os._exit(0)\n"
+    )
+    said = _run(
+        [sys.executable, "-c", code], BLENDER_USER_RESOURCES=str(tmp_path), PYTHONUNBUFFERED="1"
+    )
+    assert f"Add-on Tessera is incomplete: {name} is missing in " in said
+    assert "install it again" in said
+    assert "Traceback" not in said
+
+
 def test_state_without_a_generator_says_what_to_do(installed, monkeypatch):
     """P002: what is missing is said in the panel, not found in a traceback."""
     monkeypatch.delenv("TESSERA_PYTHON", raising=False)
@@ -155,7 +184,10 @@ def test_works_under_any_package_name(archive, tmp_path):
 
 
 def test_generates_from_any_folder(archive, tmp_path):
-    """P009, P010: non-Latin letters, spaces and shell characters in every path."""
+    """P003, P009, P010: non-Latin letters, spaces and shell characters in every path.
+
+    All that is written is in the user's folders: nothing beside Blender, nothing beside the add-on.
+    """
     if not os.environ.get("TESSERA_PYTHON"):
         pytest.skip("TESSERA_PYTHON names no generator")
     home = tmp_path / "Пользователь ë 日本 (c) & d"
@@ -172,6 +204,8 @@ def test_generates_from_any_folder(archive, tmp_path):
         "print('generated', flush=True)\n",
         encoding="utf-8",
     )
+    blender = Path(bpy.__file__).parent
+    before = _state_of(blender)
     said = _run(
         [sys.executable, "-X", "utf8", str(LAUNCHER), str(archive), str(script)],
         BLENDER_USER_RESOURCES=str(home / "profile"),
@@ -181,17 +215,30 @@ def test_generates_from_any_folder(archive, tmp_path):
     assert "generated" in said
     log = home / "profile/extensions/.user/user_default/tessera/logs/generator.log"
     assert log.is_file()
+    assert _state_of(blender) == before
+    own = _state_of(home / "profile/extensions/user_default/tessera")
+    with zipfile.ZipFile(archive) as file:
+        assert own.keys() == set(file.namelist())
+    assert {path.name for path in home.iterdir()} <= {script.name, "profile", ".cache"}
+
+
+def _state_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of change of every file, but for Python's own bytecode."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    states = {path.relative_to(folder).as_posix(): path.stat() for path in found}
+    return {name: (state.st_size, state.st_mtime_ns) for name, state in states.items()}
 
 
 def _run(argv: list[str], **variables: str) -> str:
     result = subprocess.run(
         argv,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
         env={**os.environ, **variables},
         timeout=300,
         check=False,
     )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == 0, result.stdout
     return result.stdout
