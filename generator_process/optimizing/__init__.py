@@ -10,17 +10,19 @@ options alone. What cannot be undone, as it loses bits of the weights, is decide
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from ...optimizations import HalfPrecision, Optimizations
+from .. import openvino_engine
 from ..devices import Device
-from ..messages import ModelRef
+from ..messages import ModelRef, SeamlessAxes
+from ..openvino_engine import Watch
 from ..pipelines import LoadedModel, Models
-from . import attention, compiling, memory_format, numeric_modes, placement, step_cache, vae
+from . import attention, compiling, engine, memory_format, numeric_modes, placement, step_cache, vae
 from .resolving import active_names, resolve
 from .target import Target, kind_of
 
@@ -32,6 +34,7 @@ _CONCERNS: tuple[ModuleType, ...] = (
     step_cache,
     vae,
     compiling,
+    engine,
 )
 
 _DTYPES = {
@@ -75,14 +78,29 @@ def load(models: Models, device: Device, model: ModelRef, wanted: Optimizations)
     )
 
 
-def apply(model: LoadedModel, wanted: Optimizations) -> Applied:
+def apply(
+    model: LoadedModel,
+    wanted: Optimizations,
+    *,
+    axes: SeamlessAxes = SeamlessAxes.OFF,
+    watch: Watch | None = None,
+) -> Applied:
     """Make exactly the wanted options effective, as far as device and model allow.
+
+    Args:
+        model: On which.
+        wanted: The choices of the user or of the automatic mode.
+        axes: The seamless axes of the job, for which an engine converts the network.
+        watch: Told of the stages of such a conversion, which can take minutes.
 
     Returns:
         What took effect, and a sentence for everything that did not.
     """
     device = model.device
-    target = target_of(model)
+    target = replace(target_of(model), axes=axes, watch=watch or Watch())
+    in_use = openvino_engine.in_use(model)
+    if in_use is not None:
+        in_use.watch = target.watch
     resolved = resolve(wanted, device.kind, device.environment, kind_of(target.pipelines))
     state: _State = model.cache.setdefault(_CACHE_KEY, _State())
     with torch.inference_mode(mode=False), torch.no_grad():
@@ -118,7 +136,7 @@ def parking(model: LoadedModel) -> Iterator[None]:
 def target_of(model: LoadedModel) -> Target:
     """Return the networks of a model."""
     pipelines = (model.pipeline, *model.companions)
-    return Target(pipelines=pipelines, device=model.device, dtype=model.dtype)
+    return Target(pipelines=pipelines, device=model.device, dtype=model.dtype, model=model)
 
 
 @dataclass(slots=True)

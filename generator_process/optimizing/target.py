@@ -5,13 +5,18 @@ Side: generator.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from ..devices import Device
+from ..messages import SeamlessAxes
+from ..openvino_engine import Watch
+
+if TYPE_CHECKING:
+    from ..pipelines import LoadedModel
 
 _DENOISERS = ("unet", "transformer", "prior", "decoder")
 _GUIDES = ("controlnet", "adapter", "image_encoder")
@@ -23,12 +28,16 @@ class Target:
     """The networks of one or several pipelines that make an image together.
 
     `pipelines` is the model's pipeline and, for example, that of a refiner. `device` is where they
-    compute, `dtype` in which type.
+    compute, `dtype` in which type. `model` is what they were loaded as, or None if they were not.
+    `axes` and `watch` are the job's, for an engine that has to convert the network.
     """
 
     pipelines: tuple[Any, ...]
     device: Device
     dtype: torch.dtype
+    model: "LoadedModel | None" = None
+    axes: SeamlessAxes = SeamlessAxes.OFF
+    watch: Watch = field(default_factory=Watch)
 
     def networks(self) -> dict[str, nn.Module]:
         """Return all networks by name. One that several pipelines share is there once."""

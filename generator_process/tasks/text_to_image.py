@@ -6,6 +6,7 @@ import torch
 from .. import decoding, devices, optimizing, prompts, sampling, sizes, tiled_vae
 from ..context import TaskContext
 from ..messages import Finished, ImageData, ImageFinished, Progress, SeamlessAxes, TextToImage
+from ..openvino_engine import Watch
 from ..previews import Previews
 from ..sampling import Clock, Resources, SamplingJob
 from ..seamless import seamless
@@ -28,7 +29,17 @@ def run(request: TextToImage, context: TaskContext, resources: Resources) -> Fin
     context.emit(Progress(job_id=context.job_id, step=0, steps=total, stage="Loading model"))
     with clock.measure("load"):
         model = optimizing.load(resources.models, device, request.model, request.optimizations)
-        effect = optimizing.apply(model, request.optimizations)
+        effect = optimizing.apply(
+            model,
+            request.optimizations,
+            axes=settings.seamless,
+            watch=Watch(
+                report=lambda stage: context.emit(
+                    Progress(job_id=context.job_id, step=0, steps=total, stage=stage)
+                ),
+                raise_if_cancelled=context.raise_if_cancelled,
+            ),
+        )
     context.raise_if_cancelled()
 
     with sampling.computing(device), optimizing.parking(model):
