@@ -4,8 +4,8 @@
 Run with: python3 dev.py bench optimizations [--models starter,sd15] [--size PX] [--steps N]
     [--rounds N] [--only NAME,...] [--skip NAME,...]
 
-All sets of options take turns in one process, `--rounds` times, after one run each that is not
-counted, in which OpenVINO converts and torch compiles. Whole jobs run, as in the generator. For
+All sets of options take turns in one process, `--rounds` times. Whole jobs run, as in the
+generator, each after one of a single step that is not counted, in which engines prepare. For
 each set: seconds of a step for one image (guided, so two evaluations), seconds to decode,
 peak memory, and the difference of the image from the one without any optimization, in shares of
 its range. "sd15" and "sdxl" have random weights, which are made once and kept in dev.py's cache.
@@ -96,6 +96,7 @@ class Measured:
     peaks: list[int] = field(default_factory=list)
     image: NDArray[Any] | None = None
     refused: str = ""
+    applied: tuple[str, ...] = ()
 
     @property
     def step(self) -> float:
@@ -180,8 +181,7 @@ def measure(
     lines = [line for line in finished.applied if each.name.partition(".")[0] in line]
     if each.name not in (NONE, AUTOMATIC) and not lines and finished.skipped:
         each.refused = finished.skipped[0]
-    if each.name == AUTOMATIC and not counted:
-        print(f"automatic is: {', '.join(finished.applied)}", *finished.skipped, flush=True)
+    each.applied = finished.applied
     if counted:
         seconds = dict(finished.seconds)
         each.step_s.append(seconds["sample"] / (request.sampling.steps * each.images))
@@ -244,13 +244,17 @@ def run_model(name: str, device: devices.Device, options: argparse.Namespace) ->
         preview=PreviewMode.NONE,
     )
     request = TextToImage(job_id="bench", sampling=sampling, model=model)
+    one_step = replace(request, sampling=replace(sampling, steps=1))
     sets = sets_for(device, options)
     print(f"\n{name}, {size} px, {options.steps} steps, {options.rounds} rounds", flush=True)
     for each in sets:
-        measure(each, request, resources, counted=False)
+        measure(each, one_step, resources, counted=False)
+        if each.name == AUTOMATIC:
+            print(f"automatic is: {', '.join(each.applied)}", flush=True)
     for _ in range(options.rounds):
         for each in sets:
             if not each.refused:
+                measure(each, one_step, resources, counted=False)
                 measure(each, request, resources)
     return _report(sets)
 
