@@ -33,7 +33,8 @@ def pieces(length: int, tile: int, blend: int, *, wrap: bool) -> list[Piece]:
 
     Args:
         length: Of the axis, in latent pixels.
-        tile: Of a tile. One tile is enough for an axis that is not longer.
+        tile: Most of a tile. All are made as small as their number and the overlap allow, and an
+            axis that is not longer has one.
         blend: Least overlap, at most half a tile.
         wrap: The last tile overlaps the first one.
     """
@@ -42,9 +43,11 @@ def pieces(length: int, tile: int, blend: int, *, wrap: bool) -> list[Piece]:
     step = tile - blend
     if wrap:
         count = -(-length // step)
+        tile = -(-length // count) + blend
         starts = [length * index // count for index in range(count)]
         return [Piece(start, start + tile, fades_in=True, fades_out=True) for start in starts]
     count = -(-(length - blend) // step)
+    tile = -(-(length + (count - 1) * blend) // count)
     starts = [(length - tile) * index // (count - 1) for index in range(count)]
     return [
         Piece(start, start + tile, fades_in=start > 0, fades_out=start + tile < length)
