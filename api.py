@@ -8,7 +8,7 @@ from typing import Any
 
 import bpy
 
-from . import properties, session
+from . import optimization_settings, properties, session
 from .delivery import Delivery, GenerationResult
 from .generator_process import errors, messages, seeds
 from .models import FoundModel, find_models
@@ -34,7 +34,10 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
         settings: Those of `bpy.context.scene.tessera`, by name: `prompt`, `negative_prompt`,
             `width` and `height` (pixels), `seed` (text or a whole number), `number_of_images`,
             `batch_size`, `steps`, `guidance`, `scheduler`, `seamless`, `preview`, `model`,
-            `assign_to_material`. What is not given comes from the scene.
+            `assign_to_material`. What is not given comes from the scene. And the fields of
+            `Optimizations`, by name (choices by their names too, such as `vae_tiling="EXACT"`).
+            What is not given comes from the preferences; `automatic` is off if one is given
+            that it would choose.
 
     Returns:
         The names of the images, their seeds, and what the generator said.
@@ -43,12 +46,12 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
         TypeError: There is no such setting.
         TesseraError: Nothing was made, for the reason that its text gives.
     """
-    unknown = sorted(set(settings) - set(properties.SETTING_NAMES))
+    unknown = sorted(set(settings) - set(properties.REQUEST_NAMES))
     if unknown:
         raise TypeError(f"there is no setting {', '.join(unknown)}")
     present = properties.values_of(properties.settings_of(bpy.context))
     given = {name: _checked(name, value, present[name]) for name, value in settings.items()}
-    values = present | given
+    values = optimization_settings.merged(present, given)
     request = properties.text_to_image(values)
     material = None
     if values["assign_to_material"]:

@@ -10,12 +10,14 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import Field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import bpy
 
-from . import api, models, preferences, runtime
+from . import api, models, optimization_settings, preferences, runtime
 from .generator_process.client import GeneratorProcess
 from .generator_process.errors import (
     CancelledError,
@@ -31,6 +33,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 _STARTER_FOLDER = Path(__file__).parent / "starter_model"
 _READY_TIMEOUT_S = 120.0
+_SWITCH = {"on": True, "off": False}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -79,12 +82,18 @@ def _add_generate_options(parser: argparse.ArgumentParser) -> None:
     settings.add_argument("--height", type=int, metavar="PIXELS")
     settings.add_argument("--seed", help="a whole number or any word")
     settings.add_argument("--images", type=int, metavar="NUMBER", dest="number_of_images")
-    settings.add_argument("--batch-size", type=int, metavar="NUMBER")
     settings.add_argument("--steps", type=int, metavar="NUMBER")
     settings.add_argument("--guidance", type=float, metavar="NUMBER")
     settings.add_argument("--scheduler", type=_upper, choices=[item.name for item in Scheduler])
     settings.add_argument("--seamless", type=_upper, choices=[item.name for item in SeamlessAxes])
     settings.add_argument("--model", help="what list-models prints first in each line")
+    optimizations = parser.add_argument_group(
+        "optimizations",
+        "left out, they are as in the preferences",
+        argument_default=argparse.SUPPRESS,
+    )
+    for name, field in optimization_settings.FIELDS.items():
+        optimizations.add_argument(f"--{name.replace('_', '-')}", **_argument_of(field))
     parser.add_argument(
         "--output",
         type=Path,
@@ -93,6 +102,23 @@ def _add_generate_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON value")
     parser.set_defaults(run=_generate)
+
+
+def _argument_of(field: "Field[Any]") -> dict[str, Any]:
+    """Return how an optimization is read, made from what is declared about it."""
+    read: dict[str, Any] = {"help": field.metadata["description"].replace("%", "%%")}
+    if isinstance(field.default, Enum):
+        choices = [choice.name for choice in field.metadata["choices"]]
+        return read | {"type": _upper, "choices": choices}
+    if isinstance(field.default, bool):
+        return read | {"type": _switch, "metavar": "{on,off}"}
+    return read | {"type": type(field.default), "metavar": "NUMBER"}
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from 'on', 'off')")
+    return _SWITCH[text.lower()]
 
 
 def _upper(text: str) -> str:
@@ -126,9 +152,9 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _setting_names() -> frozenset[str]:
-    from .properties import SETTING_NAMES
+    from .properties import REQUEST_NAMES
 
-    return frozenset(SETTING_NAMES)
+    return frozenset(REQUEST_NAMES)
 
 
 def _check_output(output: Path) -> None:

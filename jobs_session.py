@@ -53,14 +53,17 @@ class Session:
         self._make_client = make_client
         self._on_submit = on_submit
         self._client: Client | None = None
+        self._last_ready: Ready | None = None
         self._records: dict[str, Record] = {}
         self._arrivals = Arrivals()
         self._preview = Preview()
 
     @property
     def ready(self) -> Ready | None:
-        """What the generator said of itself when it last started, or None."""
-        return self._client.ready if self._client is not None else None
+        """What the generator said of itself when it last started, or None. Kept by `release`."""
+        if self._client is not None and self._client.ready is not None:
+            return self._client.ready
+        return self._last_ready
 
     @property
     def is_busy(self) -> bool:
@@ -72,6 +75,12 @@ class Session:
         """The job that was submitted last."""
         jobs = self.jobs.all()
         return jobs[-1] if jobs else None
+
+    @property
+    def last_result(self) -> GenerationResult | None:
+        """What the last finished job has made and said, or None."""
+        finished = [job for job in self.jobs.all() if isinstance(job.result, Finished)]
+        return self.result_of(finished[-1]) if finished else None
 
     def submit(self, request: Request, delivery: Delivery | None = None) -> Job:
         """Put a job into the queue and return at once. The timer, or `wait`, does the rest.
@@ -145,6 +154,7 @@ class Session:
 
     def release(self) -> None:
         """Cancel all jobs and end the generator, which frees its memory."""
+        self._last_ready = self.ready
         client, self._client = self._client, None
         for job in self.jobs.queued():
             self._end(Cancelled(job_id=job.job_id))

@@ -5,8 +5,10 @@
 from typing import TYPE_CHECKING, Any, cast
 
 import bpy
-from bpy.props import StringProperty
+from bpy.props import PointerProperty, StringProperty
 from bpy.types import AddonPreferences, Context
+
+from .optimization_settings import TESSERA_PG_optimizations
 
 _CAN_BE_RELATIVE = "is_path_supports_blend_relative" in bpy.types.Property.bl_rna.properties
 PATH_OPTIONS: Any = {"PATH_SUPPORTS_BLEND_RELATIVE"} if _CAN_BE_RELATIVE else set()
@@ -14,7 +16,7 @@ PATH_OPTIONS: Any = {"PATH_SUPPORTS_BLEND_RELATIVE"} if _CAN_BE_RELATIVE else se
 
 
 class TESSERA_AP_preferences(AddonPreferences):
-    """Where the generator and the models are."""
+    """Where the generator and the models are, and how this machine makes images."""
 
     bl_idname = __package__ or ""
 
@@ -29,21 +31,26 @@ class TESSERA_AP_preferences(AddonPreferences):
         name="Model Folders",
         description="Folders with diffusers models, separated by semicolons",
     )
+    optimizations: PointerProperty(type=TESSERA_PG_optimizations)
 
     if TYPE_CHECKING:
         python_path: str
         model_folders: str
+        optimizations: TESSERA_PG_optimizations
 
     def draw(self, context: Context) -> None:
+        from .panels.optimizations import draw_options
         from .panels.runtime_rows import draw_runtime
 
-        layout = self.layout
+        layout, width_px = self.layout, context.region.width
         assert layout is not None, "Blender sets it before draw"
-        draw_runtime(layout, width_px=context.region.width, only_problems=False)
+        draw_runtime(layout, width_px=width_px, only_problems=False)
         column = layout.column()
         column.use_property_split = True
         column.prop(self, "python_path")
         column.prop(self, "model_folders")
+        layout.label(text="Optimizations")
+        draw_options(layout.box(), self.optimizations, width_px=width_px)
 
 
 def get() -> TESSERA_AP_preferences | None:
@@ -64,3 +71,9 @@ def model_folders() -> list[str]:
     preferences = get()
     text = preferences.model_folders if preferences is not None else ""
     return [folder for folder in text.split(";") if folder.strip()]
+
+
+def optimizations() -> TESSERA_PG_optimizations | None:
+    """Return the optimizations of this machine, or None when Tessera has no preferences."""
+    preferences = get()
+    return preferences.optimizations if preferences is not None else None

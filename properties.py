@@ -9,8 +9,7 @@ Enabling the add-on imports this module. What makes a request is imported when o
 """
 
 from collections.abc import Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bpy.props import BoolProperty, EnumProperty, FloatProperty, IntProperty, StringProperty
 from bpy.types import Context, Operator, PropertyGroup
@@ -27,11 +26,18 @@ from .generator_process.choices import (
     SeamlessAxes,
 )
 from .generator_process.errors import InvalidRequestError
+from .optimization_settings import (
+    BATCH_SIZE,
+    OPTION_NAMES,
+    choice_named,
+    merged,
+    optimizations_of,
+    property_of,
+    stored_values,
+)
 
 if TYPE_CHECKING:
     from .generator_process.messages import TextToImage
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 _SCHEDULER_ITEMS = [(item.name, item.value, "") for item in Scheduler]
 _SEAMLESS_ITEMS = [
@@ -100,15 +106,7 @@ class GenerationSettings:
         soft_max=MAX_IMAGES,
         options={"SKIP_SAVE"},
     )
-    batch_size: IntProperty(
-        name="Batch Size",
-        description="How many images are made at the same time: faster on a large GPU,"
-        " and takes more memory",
-        default=1,
-        soft_min=1,
-        soft_max=16,
-        options={"SKIP_SAVE"},
-    )
+    batch_size: property_of(BATCH_SIZE)
     steps: IntProperty(
         name="Steps",
         description="More steps give a finer result and take longer",
@@ -181,6 +179,10 @@ class GenerationSettings:
 
 
 SETTING_NAMES = tuple(GenerationSettings.__annotations__)
+"""What is stored with a scene."""
+
+REQUEST_NAMES = (*SETTING_NAMES, *OPTION_NAMES)
+"""What can be given for one call."""
 
 
 class TESSERA_PG_settings(GenerationSettings, PropertyGroup):
@@ -201,15 +203,20 @@ def settings_of(context: Context) -> TESSERA_PG_settings:
 
 
 def values_of(settings: GenerationSettings) -> dict[str, Any]:
-    """Return the settings by name."""
-    return {name: getattr(settings, name) for name in SETTING_NAMES}
+    """Return the settings by name, with the optimizations of this machine."""
+    values = {name: getattr(settings, name) for name in SETTING_NAMES}
+    return values | stored_values(preferences.optimizations())
 
 
 def values_of_operator(operator: Operator, context: Context) -> dict[str, Any]:
-    """Return what was given to an operator, completed from the scene's settings."""
-    given = [name for name in SETTING_NAMES if operator.properties.is_property_set(name)]
-    values = values_of(settings_of(context))
-    return {**values, **{name: getattr(operator, name) for name in given}}
+    """Return what was given to an operator, completed from the scene and this machine.
+
+    Raises:
+        InvalidRequestError: Settings were given that contradict each other.
+    """
+    given = [name for name in REQUEST_NAMES if operator.properties.is_property_set(name)]
+    stored = values_of(settings_of(context))
+    return merged(stored, {name: getattr(operator, name) for name in given})
 
 
 def text_to_image(values: Mapping[str, Any]) -> "TextToImage":
@@ -223,7 +230,6 @@ def text_to_image(values: Mapping[str, Any]) -> "TextToImage":
     from .generator_process.messages import SamplingSettings, TextToImage
     from .generator_process.seeds import seed_from_text, seeds_of_images
     from .models import model_ref
-    from .optimizations import Optimizations
 
     count = values["number_of_images"]
     if not 1 <= count <= MAX_IMAGES:  # here, before a list of that length is made
@@ -237,23 +243,14 @@ def text_to_image(values: Mapping[str, Any]) -> "TextToImage":
         height_px=values["height"],
         steps=values["steps"],
         guidance=values["guidance"],
-        scheduler=_member(Scheduler, "Scheduler", values["scheduler"]),
+        scheduler=choice_named(Scheduler, "Scheduler", values["scheduler"]),
         seeds=seeds_of_images(seed_from_text(values["seed"]), count),
-        seamless=_member(SeamlessAxes, "Seamless", values["seamless"]),
-        preview=_member(PreviewMode, "Preview", values["preview"]),
+        seamless=choice_named(SeamlessAxes, "Seamless", values["seamless"]),
+        preview=choice_named(PreviewMode, "Preview", values["preview"]),
     )
     return TextToImage(
         job_id=uuid4().hex,
         sampling=sampling,
         model=model_ref(values["model"]),
-        optimizations=Optimizations(batch_size=values["batch_size"]),
+        optimizations=optimizations_of(values),
     )
-
-
-def _member(members: type[_Choice], setting: str, name: str) -> _Choice:
-    """Return a choice by name. Blender has checked those of properties, not those of a script."""
-    try:
-        return members[name]
-    except KeyError:
-        names = ", ".join(member.name for member in members)
-        raise InvalidRequestError(f'{setting} "{name}" is not known. Use one of {names}.') from None

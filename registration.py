@@ -16,8 +16,15 @@ from .operators.generate import TESSERA_OT_generate
 from .operators.release_memory import TESSERA_OT_release_memory
 from .operators.reuse_seed import TESSERA_OT_reuse_seed
 from .operators.save_image import TESSERA_OT_save_image
+from .operators.use_preset import TESSERA_OT_use_preset
+from .optimization_settings import TESSERA_PG_optimizations
 from .panels.advanced import TESSERA_PT_advanced_image, TESSERA_PT_advanced_shader
 from .panels.bake import TESSERA_PT_bake_shader
+from .panels.optimizations import (
+    MENUS,
+    TESSERA_PT_optimizations_image,
+    TESSERA_PT_optimizations_shader,
+)
 from .panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
 from .preferences import TESSERA_AP_preferences
 from .properties import TESSERA_PG_settings
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from .generator_process.client import Client
 
 CLASSES: tuple[type, ...] = (
+    TESSERA_PG_optimizations,
     TESSERA_AP_preferences,
     TESSERA_PG_settings,
     TESSERA_OT_generate,
@@ -37,10 +45,14 @@ CLASSES: tuple[type, ...] = (
     TESSERA_OT_reuse_seed,
     TESSERA_OT_save_image,
     TESSERA_OT_bake,
+    TESSERA_OT_use_preset,
+    *MENUS,
     TESSERA_PT_prompt_image,
     TESSERA_PT_advanced_image,
+    TESSERA_PT_optimizations_image,
     TESSERA_PT_prompt_shader,
     TESSERA_PT_advanced_shader,
+    TESSERA_PT_optimizations_shader,
     TESSERA_PT_bake_shader,
 )
 

@@ -11,6 +11,7 @@ import bpy
 
 if TYPE_CHECKING:
     from .generator_process.client import Client
+    from .generator_process.messages import Ready
     from .jobs_session import Session
 
 _PUMP_INTERVAL_S = 0.05
@@ -56,6 +57,11 @@ def get() -> "Session":
 def current() -> "Session | None":
     """Return the session if there has been a reason to make it."""
     return _session
+
+
+def ready() -> "Ready | None":
+    """Return what the generator said of itself when it last started, or None before. Cheap."""
+    return _session.ready if _session is not None else None
 
 
 def is_busy() -> bool:

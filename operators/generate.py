@@ -7,6 +7,7 @@ from bpy.types import Context, Event, Operator
 
 from .. import properties, session
 from ..generator_process.errors import TesseraError
+from ..optimization_settings import OptimizationSettings
 from ..properties import GenerationSettings
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ..materials import MaterialTarget
 
 
-class TESSERA_OT_generate(GenerationSettings, Operator):
+class TESSERA_OT_generate(GenerationSettings, OptimizationSettings, Operator):
     """Generate images from the prompt"""
 
     bl_idname = "tessera.generate"

@@ -24,7 +24,7 @@ class AdvancedPanel(Panel):
         for name in ("model", "steps", "guidance", "scheduler"):
             column.prop(settings, name)
         column.separator()
-        for name in ("number_of_images", "batch_size", "preview", "assign_to_material"):
+        for name in ("number_of_images", "preview", "assign_to_material"):
             column.prop(settings, name)
         layout.operator(TESSERA_OT_release_memory.bl_idname)
 

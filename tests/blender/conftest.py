@@ -7,6 +7,7 @@ pytest.importorskip("bpy")
 from fakes.blender import (  # noqa: F401  fixtures
     fresh_blender,
     generator,
+    machine_preferences,
     painter,
     pixels_of_image,
 )

@@ -19,7 +19,7 @@ def test_name_is_what_blender_calls_it(cls):
 
 
 def test_every_class_of_the_add_on_is_registered():
-    from bpy.types import AddonPreferences, Operator, Panel, PropertyGroup
+    from bpy.types import AddonPreferences, Menu, Operator, Panel, PropertyGroup
 
     def leaves(cls):
         below = cls.__subclasses__()
@@ -27,7 +27,7 @@ def test_every_class_of_the_add_on_is_registered():
 
     ours = {
         cls
-        for base in (AddonPreferences, Operator, Panel, PropertyGroup)
+        for base in (AddonPreferences, Menu, Operator, Panel, PropertyGroup)
         for cls in leaves(base)
         if cls.__module__.startswith("tessera.")
     }

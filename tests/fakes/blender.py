@@ -36,6 +36,16 @@ def painter(generator):
 
 
 @pytest.fixture
+def machine_preferences(fresh_blender):
+    """The add-on's preferences, as an installed Tessera has them."""
+    addons = bpy.context.preferences.addons
+    addon = addons.new()
+    addon.module = "tessera"
+    yield addon.preferences
+    addons.remove(addon)
+
+
+@pytest.fixture
 def pixels_of_image():
     """Return a function: an image datablock to `uint8` (height, width, 4), row 0 at the top."""
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import bpy
 import pytest
+from fakes.layout import RecordingLayout, texts
 from fakes.painter import pixels_of
 from tessera import images, preferences, preview, registration, runtime, session
 from tessera.generator_process.errors import ErrorKind
@@ -19,65 +20,8 @@ from tessera.installation import install
 from tessera.panels import wrap
 from tessera.panels.advanced import TESSERA_PT_advanced_image
 from tessera.panels.bake import TESSERA_PT_bake_shader
+from tessera.panels.optimizations import TESSERA_PT_optimizations_image
 from tessera.panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
-
-_LAYOUTS = {"row", "column", "box", "split", "grid_flow", "column_flow"}
-
-
-class RecordingLayout:
-    """Remembers what a panel lays out, and checks it against Blender as a window would."""
-
-    def __init__(self, calls=None):
-        self.calls = [] if calls is None else calls
-
-    def prop(self, data, name, **options):
-        assert name in data.bl_rna.properties, f"there is no property {name}"
-        _check(bpy.types.UILayout.bl_rna.functions["prop"], options)
-        self.calls.append(("prop", name))
-
-    def operator(self, name, **options):
-        operator = getattr(bpy.ops.tessera, name.removeprefix("tessera."))
-        names = set(operator.get_rna_type().properties.keys())
-        _check(bpy.types.UILayout.bl_rna.functions["operator"], options)
-        given = _Properties(names)
-        self.calls.append(("operator", name, given))
-        return given
-
-    def label(self, *, text, **options):
-        _check(bpy.types.UILayout.bl_rna.functions["label"], options)
-        self.calls.append(("label", text))
-
-    def progress(self, *, factor, text, **options):
-        assert 0.0 <= factor <= 1.0
-        _check(bpy.types.UILayout.bl_rna.functions["progress"], options)
-        self.calls.append(("progress", text))
-
-    def template_icon(self, *, icon_value, scale):
-        self.calls.append(("template_icon", icon_value, scale))
-
-    def separator(self, **_options):
-        pass
-
-    def __getattr__(self, name):
-        assert name in _LAYOUTS, name
-        _check(bpy.types.UILayout.bl_rna.functions[name], {})
-        return lambda **_options: RecordingLayout(self.calls)
-
-
-class _Properties:
-    def __init__(self, names):
-        self.__dict__["names"] = names
-
-    def __setattr__(self, name, value):
-        assert name in self.names
-        self.__dict__[name] = value
-
-
-def _check(function, options):
-    for name, value in options.items():
-        assert name in function.parameters, name
-        if name == "icon":
-            assert value in function.parameters["icon"].enum_items, value
 
 
 def _draw(panel, width=250, image=None, space="IMAGE_EDITOR"):
@@ -89,10 +33,6 @@ def _draw(panel, width=250, image=None, space="IMAGE_EDITOR"):
     )
     panel.draw(SimpleNamespace(layout=layout), context)
     return layout.calls
-
-
-def _texts(calls, kind="label"):
-    return [call[1] for call in calls if call[0] == kind]
 
 
 def _submit():
@@ -109,7 +49,7 @@ def _installed(monkeypatch):
 
 def test_shows_the_settings_and_the_button():
     calls = _draw(TESSERA_PT_prompt_image)
-    assert _texts(calls, "prop") == [
+    assert texts(calls, "prop") == [
         "prompt",
         "negative_prompt",
         "width",
@@ -117,15 +57,16 @@ def test_shows_the_settings_and_the_button():
         "seamless",
         "seed",
     ]
-    assert _texts(calls, "operator") == ["tessera.generate"]
-    assert _texts(calls) == []
+    assert texts(calls, "operator") == ["tessera.generate"]
+    assert texts(calls) == []
 
 
 def test_advanced_shows_the_rest():
     from tessera.properties import SETTING_NAMES
 
-    shown = _texts(_draw(TESSERA_PT_prompt_image), "prop")
-    shown += _texts(_draw(TESSERA_PT_advanced_image), "prop")
+    shown = texts(_draw(TESSERA_PT_prompt_image), "prop")
+    shown += texts(_draw(TESSERA_PT_advanced_image), "prop")
+    shown += texts(_draw(TESSERA_PT_optimizations_image), "prop")
     assert sorted(shown) == sorted(SETTING_NAMES), "every setting once"
 
 
@@ -144,9 +85,9 @@ def test_shows_progress_and_cancel(generator):
     generator.push(Progress(job_id=job.job_id, step=3, steps=20, stage="Sampling"))
     session.get().pump()
     calls = _draw(TESSERA_PT_prompt_image)
-    assert _texts(calls, "progress") == ["Sampling 3/20, 0 s"]
-    assert "tessera.cancel" in _texts(calls, "operator")
-    assert "Waiting" in _texts(calls)
+    assert texts(calls, "progress") == ["Sampling 3/20, 0 s"]
+    assert "tessera.cancel" in texts(calls, "operator")
+    assert "Waiting" in texts(calls)
 
 
 def test_shows_how_it_ended(generator):
@@ -156,9 +97,9 @@ def test_shows_how_it_ended(generator):
     generator.push(Finished(job_id=job.job_id, notes=("Words were left out.",)))
     session.get().wait(job)
     calls = _draw(TESSERA_PT_prompt_image)
-    assert _texts(calls)[0].startswith("1 image in ")
-    assert "Words were left out." in _texts(calls)
-    assert "Seed 5" in _texts(calls)
+    assert texts(calls)[0].startswith("1 image in ")
+    assert "Words were left out." in texts(calls)
+    assert "Seed 5" in texts(calls)
     assert [call[2].seed for call in calls if call[1] == "tessera.reuse_seed"] == ["5"]
 
 
@@ -166,7 +107,7 @@ def test_shows_a_cancelled_job(generator):
     job = _submit()
     generator.push(Cancelled(job_id=job.job_id))
     session.get().pump()
-    assert _texts(_draw(TESSERA_PT_prompt_image)) == ["Cancelled"]
+    assert texts(_draw(TESSERA_PT_prompt_image)) == ["Cancelled"]
 
 
 @pytest.mark.parametrize("width", [120, 180, 250, 600])
@@ -175,7 +116,7 @@ def test_shows_an_error_in_lines_that_fit(generator, width):
     message = "Not enough memory for 8192 x 8192 with this model. Lower the size."
     generator.push(Failed(job_id=job.job_id, kind=ErrorKind.OUT_OF_MEMORY, message=message))
     session.get().pump()
-    lines = _texts(_draw(TESSERA_PT_prompt_image, width=width))
+    lines = texts(_draw(TESSERA_PT_prompt_image, width=width))
     assert " ".join(lines) == message
     assert max(map(len, lines)) <= max(width / 6, 16)
 
@@ -184,8 +125,8 @@ def test_offers_the_installation(monkeypatch):
     state = runtime.RuntimeState(is_installed=False, message="Press Install Generator.")
     monkeypatch.setattr(runtime, "state", lambda: state)
     calls = _draw(TESSERA_PT_prompt_image)
-    assert _texts(calls) == ["Press Install Generator."]
-    assert _texts(calls, "operator") == ["tessera.install_runtime", "tessera.generate"]
+    assert texts(calls) == ["Press Install Generator."]
+    assert texts(calls, "operator") == ["tessera.install_runtime", "tessera.generate"]
 
 
 def test_the_shader_editor_shows_the_preview(generator, monkeypatch):
@@ -193,16 +134,16 @@ def test_the_shader_editor_shows_the_preview(generator, monkeypatch):
     shown = bpy.data.images.new("Preview", 4, 4)
     monkeypatch.setattr(preview, "find", lambda: shown)
     session.get().jobs.apply(Progress(job_id=job.job_id, step=3, steps=20, stage="Sampling"))
-    assert _texts(_draw(TESSERA_PT_prompt_image), "template_icon") == []
-    assert _texts(_draw(TESSERA_PT_prompt_shader, space="NODE_EDITOR"), "template_icon") == []
+    assert texts(_draw(TESSERA_PT_prompt_image), "template_icon") == []
+    assert texts(_draw(TESSERA_PT_prompt_shader, space="NODE_EDITOR"), "template_icon") == []
     icon = shown.preview_ensure().icon_id
     calls = _draw(TESSERA_PT_prompt_shader, space="NODE_EDITOR")
-    assert _texts(calls, "template_icon") == [icon]
+    assert texts(calls, "template_icon") == [icon]
 
 
 def test_bake_has_a_button():
     calls = _draw(TESSERA_PT_bake_shader, space="NODE_EDITOR")
-    assert _texts(calls, "operator") == ["tessera.bake"]
+    assert texts(calls, "operator") == ["tessera.bake"]
 
 
 def test_shows_a_running_installation(monkeypatch):
@@ -210,26 +151,31 @@ def test_shows_a_running_installation(monkeypatch):
     running = SimpleNamespace(is_running=True, progress=progress, error=None)
     monkeypatch.setattr(install, "current", lambda: running)
     calls = _draw(TESSERA_PT_prompt_image)
-    assert _texts(calls, "progress") == ["Downloading"]
-    assert _texts(calls, "operator") == ["tessera.cancel_installation", "tessera.generate"]
+    assert texts(calls, "progress") == ["Downloading"]
+    assert texts(calls, "operator") == ["tessera.cancel_installation", "tessera.generate"]
 
 
-def test_the_preferences_show_the_state():
+def test_the_preferences_show_the_state(machine_preferences):
     layout = RecordingLayout()
-    given = SimpleNamespace(layout=layout, bl_rna=preferences.TESSERA_AP_preferences.bl_rna)
+    given = SimpleNamespace(
+        layout=layout,
+        bl_rna=machine_preferences.bl_rna,
+        optimizations=machine_preferences.optimizations,
+    )
     context = SimpleNamespace(region=SimpleNamespace(width=600))
     preferences.TESSERA_AP_preferences.draw(given, context)
-    assert _texts(layout.calls) == ["The generator is installed"]
-    assert _texts(layout.calls, "prop") == ["python_path", "model_folders"]
+    calls = layout.calls
+    assert texts(calls)[0] == "The generator is installed"
+    assert texts(calls, "prop")[:2] == ["python_path", "model_folders"]
 
 
 def test_shows_the_seed_of_the_open_image():
     settings = _settings(seed=2**64 - 1)
     image = images.new_image("a", ImageData(pixels=pixels_of(1, 8, 8)), settings)
     calls = _draw(TESSERA_PT_prompt_image, image=image)
-    assert _texts(calls) == [f"Seed {2**64 - 1}"]
+    assert texts(calls) == [f"Seed {2**64 - 1}"]
     assert [call[2].image for call in calls if call[1] == "tessera.save_image"] == [image.name]
-    assert _texts(_draw(TESSERA_PT_prompt_image, image=bpy.data.images.new("b", 8, 8))) == []
+    assert texts(_draw(TESSERA_PT_prompt_image, image=bpy.data.images.new("b", 8, 8))) == []
 
 
 def _settings(seed):
@@ -248,7 +194,7 @@ def test_panels_are_where_they_should_be():
     for name, place in found.items():
         editor = "IMAGE_EDITOR" if name.endswith("_image") else "NODE_EDITOR"
         assert place == (editor, "UI", "Tessera")
-    assert len(found) == 5
+    assert len(found) == 7
 
 
 def test_only_shader_trees_show_the_panel():
