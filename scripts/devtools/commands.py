@@ -77,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.epilog = "Further options, such as --prompt, --out, --size and --seed: scripts/demo.py"
     demo.add_argument("--blender", metavar="X.Y", help=f"one of {versions}")
     test = add("test", _test, "Run the test suites; arguments after -- go to pytest")
-    test.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(suites.SUITES))
+    test.add_argument(
+        "suites", nargs="*", metavar="SUITE", help=", ".join((*suites.SUITES, *suites.ON_REQUEST))
+    )
     test.add_argument("--blender", metavar="X.Y", action="append", help=f"only with {versions}")
     run = add("run", _run, "Run a script in headless Blender with the extension installed")
     run.add_argument("--blender", metavar="X.Y", help=f"one of {versions}")

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from . import blender, generator_runtime
+from . import blender, generator_runtime, packaging, window
 from .cache import ROOT, cache_folder, remove
 from .console import DevError, run_through, say
 from .environments import UNIT
 
 SUITES = ("unit", "generator", "blender", "gui", "package")
+ON_REQUEST = ("window",)
+"""Not among all suites: setting it up downloads a Debian system, which takes some minutes."""
 IN_BLENDER = ("blender", "gui", "package")
 TIMEOUT_S = 1800.0
 _PYTEST_FOUND_NO_TESTS = 5
@@ -45,17 +47,18 @@ def run(suites: Sequence[str], versions: Sequence[str], pytest_arguments: Sequen
     """Run suites and print a table.
 
     Args:
-        suites: Members of `SUITES`; all if empty.
+        suites: Members of `SUITES` or `ON_REQUEST`; all of `SUITES` if empty.
         versions: Blender versions for the suites that need it; all if empty.
         pytest_arguments: Passed on to pytest.
 
     Returns:
         0 if nothing failed and nothing required was skipped.
     """
-    unknown = [name for name in suites if name not in SUITES]
+    known = (*SUITES, *ON_REQUEST)
+    unknown = [name for name in suites if name not in known]
     if unknown:
-        raise DevError(f"There is no suite {unknown[0]}. Suites: {', '.join(SUITES)}.")
-    chosen = [name for name in SUITES if not suites or name in suites]
+        raise DevError(f"There is no suite {unknown[0]}. Suites: {', '.join(known)}.")
+    chosen = [name for name in known if name in (suites or SUITES)]
     outcomes: list[Outcome] = []
     for name in chosen:
         for version in (versions or blender.VERSIONS) if name in IN_BLENDER else ("",):
@@ -85,15 +88,17 @@ def _guarded(suite: str, version: str, pytest_arguments: Sequence[str]) -> Outco
 
 
 def _run_one(suite: str, version: str, place: str, pytest_arguments: Sequence[str]) -> Outcome:
-    if suite == "unit":
-        reason = UNIT.why_not()
+    if suite == "window":
+        reason = window.why_not()
     elif version:
         reason = blender.environment(version).why_not()
     else:
-        reason = None
+        reason = UNIT.why_not() if suite == "unit" else None
     if reason:
         say(f"Skipped: {reason}")
         return Outcome(suite, place, "skipped", why=reason)
+    if suite == "window":
+        return _in_window(pytest_arguments)
     variables: dict[str, str] = {}
     if suite == "unit":
         python = UNIT.ready()
@@ -104,6 +109,21 @@ def _run_one(suite: str, version: str, place: str, pytest_arguments: Sequence[st
         if suite != "gui":
             variables["TESSERA_PYTHON"] = str(generator_runtime.ready())
     return _pytest(suite, place, python, variables, pytest_arguments)
+
+
+def _in_window(pytest_arguments: Sequence[str]) -> Outcome:
+    system = window.ready()
+    pictures = cache_folder() / "window"
+    with tempfile.TemporaryDirectory(prefix="tessera-build-") as folder:
+        variables = {
+            "TESSERA_WINDOW_SYSTEM": str(system),
+            "TESSERA_WINDOW_ARCHIVE": str(packaging.build(blender.default_version(), Path(folder))),
+            "TESSERA_WINDOW_OUT": str(pictures),
+            "TESSERA_PYTHON": str(generator_runtime.ready()),
+        }
+        place = f"Blender {window.blender_version(system)}"
+        say(f"{place}. Pictures of its window: {pictures}")
+        return _pytest("window", place, UNIT.ready(), variables, pytest_arguments)
 
 
 def _pytest(

@@ -219,7 +219,7 @@ class FakeWorker:
         return self._finished(request, notes=(argument, *sys.path))
 
 
-def main():
+def main(worker=FakeWorker):
     entry = load_entry()
     streams = entry._private_streams
 
@@ -229,7 +229,7 @@ def main():
         return stream_in, stream_out
 
     entry._private_streams = private_streams
-    entry.end(entry.main(lambda: FakeWorker(private_streams.descriptor)))
+    entry.end(entry.main(lambda: worker(private_streams.descriptor)))
 
 
 if __name__ == "__main__":
