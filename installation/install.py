@@ -32,9 +32,7 @@ RUNTIME = "runtime"
 STAGING = "runtime.new"
 OLD = "runtime.old"
 MIN_FREE_BYTES = 3 * 2**30
-TORCH_HOST = "download.pytorch.org"
 
-_ANSWER_S = 5.0
 _LAST_LINES = 200
 
 
@@ -126,10 +124,7 @@ class Installation:
             )
         base = interpreters.find(self._place)
         self._do(install_plan.create_step(base, staging), 0.02)
-        answers = self._torch_index_answers()
-        uses_uv = install_plan.uses_uv(self._options, torch_index_answers=answers)
-        if uses_uv and self._options.uv is None:
-            self._do(install_plan.uv_step(staging), 0.05)
+        answers = self._prepare_uv(staging)
         step = install_plan.packages_step(staging, self._options, torch_index_answers=answers)
         self._do(step, 0.06)
         self._do(install_plan.verify_step(staging), 0.95)
@@ -137,13 +132,23 @@ class Installation:
         self._check_cancelled()
         _replace(self._folder / RUNTIME, staging, self._folder / OLD)
 
-    def _torch_index_answers(self) -> bool:
-        if self._options.wheel_folder is not None or self._options.torch is not TorchBuild.AUTO:
+    def _prepare_uv(self, staging: Path) -> bool:
+        """Get uv if it is to be used, and return whether it finds a build of PyTorch by itself."""
+        options = self._options
+        is_automatic = options.torch is TorchBuild.AUTO
+        if not install_plan.uses_uv(options, torch_index_answers=True):
             return False
-        answers = _torch_index_is_there()
-        if not answers:
-            logger.info("PyTorch's own index does not answer: using the index of pip")
-        return answers
+        try:
+            if options.uv is None:
+                self._do(install_plan.uv_step(staging), 0.03)
+            if is_automatic:
+                self._do(install_plan.probe_step(staging, options), 0.05)
+        except NotInstalledError as error:
+            if not is_automatic:
+                raise
+            logger.info("uv cannot get PyTorch, pip's index is used: %s", error)
+            return False
+        return True
 
     def _check_cancelled(self) -> None:
         if self._cancelled.is_set():
@@ -194,7 +199,8 @@ class Installation:
                 stderr=subprocess.STDOUT,
                 encoding="utf-8",
                 errors="replace",
-                env=install_plan.step_environment(os.environ, is_offline=step.is_offline),
+                env=install_plan.step_environment(os.environ, is_offline=step.is_offline)
+                | dict(step.variables),
                 start_new_session=sys.platform != "win32",
                 creationflags=subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0,
             )
@@ -274,20 +280,6 @@ def _replace(current: Path, new: Path, old: Path) -> None:
         if old.exists():
             old.rename(current)
         raise
-
-
-def _torch_index_is_there() -> bool:
-    """Tell whether PyTorch's own index answers. Opens a connection."""
-    import http.client
-
-    connection = http.client.HTTPSConnection(TORCH_HOST, timeout=_ANSWER_S)
-    try:
-        connection.request("HEAD", "/whl/")
-        return connection.getresponse().status < 400
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -38,7 +38,7 @@ class TorchBuild(Enum):
     """Which build of PyTorch to install."""
 
     AUTO = "auto"
-    """The one for this machine's GPU if PyTorch's own index answers, or else `INDEX`."""
+    """The one for this machine's GPU if uv can get it, or else `INDEX`."""
     CPU = "cpu"
     XPU = "xpu"
     INDEX = ""
@@ -50,13 +50,14 @@ class Step:
     """A command. `label` is shown to the user.
 
     `counted` if it installs the requirements, `is_offline` if pip's configuration, which may name
-    an index, must not be read.
+    an index, must not be read. `variables` are added to its environment.
     """
 
     label: str
     argv: tuple[str, ...]
     counted: bool = False
     is_offline: bool = False
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +113,35 @@ def uv_step(staging: Path) -> Step:
     return Step(label="Getting uv", argv=_pip(staging, UV))
 
 
+def probe_step(staging: Path, options: Options) -> Step:
+    """Return the step that succeeds if uv can get the build of PyTorch for this machine.
+
+    uv knows where the builds are. Nothing is downloaded, and it gives up soon without a network.
+    """
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    torch = next(line for line in lines if line.startswith("torch=="))
+    options_of_uv = ("--dry-run", "--no-deps", torch)
+    return Step(
+        label="Looking for the build of PyTorch",
+        argv=(*_uv_install(staging, options), *options_of_uv),
+        variables=(("UV_HTTP_TIMEOUT", "10"), ("UV_HTTP_RETRIES", "0")),
+    )
+
+
+def _uv_install(staging: Path, options: Options) -> tuple[str, ...]:
+    python = str(interpreter_in(staging))
+    uv = (str(options.uv),) if options.uv else (python, "-I", "-m", "uv")
+    backend = f"--torch-backend={options.torch.value}"
+    return (*uv, "pip", "install", "--no-progress", "--python", python, backend)
+
+
 def packages_step(staging: Path, options: Options, *, torch_index_answers: bool) -> Step:
     """Return the step that installs the packages.
 
     Args:
         staging: The environment.
         options: What the user has chosen.
-        torch_index_answers: Whether PyTorch's own index can be reached.
+        torch_index_answers: Whether `probe_step` has succeeded.
     """
     label = "Installing packages"
     requirements = ("-r", str(REQUIREMENTS))
@@ -127,10 +150,7 @@ def packages_step(staging: Path, options: Options, *, torch_index_answers: bool)
         argv = _pip(staging, *offline, *requirements)
         return Step(label=label, argv=argv, counted=True, is_offline=True)
     if uses_uv(options, torch_index_answers=torch_index_answers):
-        python = str(interpreter_in(staging))
-        uv = (str(options.uv),) if options.uv else (python, "-I", "-m", "uv")
-        backend = f"--torch-backend={options.torch.value}"
-        argv = (*uv, "pip", "install", "--no-progress", "--python", python, backend, *requirements)
+        argv = (*_uv_install(staging, options), *requirements)
         return Step(label=label, argv=argv, counted=True)
     return Step(label=label, argv=_pip(staging, *requirements), counted=True)
 

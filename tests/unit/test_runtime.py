@@ -136,6 +136,42 @@ def test_uv_chooses_the_build_of_torch(tmp_path: Path):
     assert "--torch-backend=cpu" in step.argv
 
 
+def test_uv_is_asked_whether_it_finds_torch(tmp_path: Path):
+    """Without a network it must fail soon, and it must not install anything."""
+    step = install_plan.probe_step(tmp_path, Options(uv=Path("uv")))
+    assert step.argv[:3] == ("uv", "pip", "install")
+    assert "--torch-backend=auto" in step.argv
+    assert step.argv[-3:-1] == ("--dry-run", "--no-deps")
+    assert step.argv[-1].startswith("torch==")
+    assert ("UV_HTTP_RETRIES", "0") in step.variables
+
+
+@pytest.mark.parametrize(("status", "uses_uv"), [(0, True), (2, False)])
+def test_pip_takes_over_where_uv_cannot(tmp_path: Path, monkeypatch, status, uses_uv):
+    """uv knows PyTorch's own index; where it cannot be reached, pip's index has to do."""
+    uv = tmp_path / "uv"
+    uv.write_text(f"#!/bin/sh\nexit {status}\n")
+    uv.chmod(0o755)
+    begun: list[str] = []
+
+    def packages_step(_staging, _options, *, torch_index_answers):
+        begun.append("uv" if torch_index_answers else "pip")
+        return install_plan.Step(
+            label="Installing", argv=(sys.executable, "-c", "raise SystemExit(3)")
+        )
+
+    monkeypatch.setattr(install_plan, "packages_step", packages_step)
+    place = interpreters.this_place(())
+    log = tmp_path / "install.log"
+    installation = install.Installation(
+        tmp_path / "user", log, place, Options(uv=uv), min_free_bytes=0
+    )
+    installation.start()
+    assert installation.wait(120.0)
+    assert begun == ["uv" if uses_uv else "pip"]
+    assert "it ended with 3" in str(installation.error)
+
+
 def test_wheel_folder_needs_no_network(tmp_path: Path):
     """P013: without online access only the chosen folder is read."""
     options = Options(wheel_folder=tmp_path / "a b")
