@@ -59,13 +59,6 @@ def folder_of(model: ModelRef) -> Path:
     return folder
 
 
-def name_of(model: ModelRef) -> str:
-    """Return what the user calls the model."""
-    if model.source is ModelSource.STARTER:
-        return "Starter model"
-    return Path(model.location).name if model.source is ModelSource.FOLDER else model.location
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Return a configuration file's contents.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..models import model_name
 from ..optimizations import Quantization
 from . import model_files, reduced_weights
 from .devices import Device, release_cached_memory
@@ -125,7 +126,7 @@ class Models:
         key = (folder, device.kind, dtype, quantization, layerwise_casting, _fingerprint(folder))
         if self._loaded is None or self._key != key:
             self.release()
-            plan = _LoadPlan(folder, model_files.name_of(model), device, dtype, quantization)
+            plan = _LoadPlan(folder, model_name(model), device, dtype, quantization)
             loaded = _load(plan)
             if layerwise_casting:
                 reduced_weights.cast_layerwise(loaded.pipeline.unet, dtype)
