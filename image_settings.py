@@ -5,12 +5,15 @@ import bpy
 from bpy.types import Image
 
 from . import png
+from .generator_process.choices import MAX_IMAGES
+from .generator_process.seeds import SEED_LIMIT, seed_from_text
 from .metadata import SETTINGS_KEYWORD, ImageSettings
 
 SETTINGS_PROPERTY = "tessera"
 """Custom property of a generated image: its settings, as JSON."""
 
 _SUFFIX_BYTES = 4  # ".001"
+_SEED_LETTERS = 12
 
 
 def of_image(image: Image) -> ImageSettings | None:
@@ -31,11 +34,23 @@ def packed_bytes(image: Image) -> bytes:
 
 
 def name_of(settings: ImageSettings) -> str:
-    """Return a readable name: the prompt, cut as needed, and the seed."""
-    seed = f" {settings.seed}"
+    """Return a readable name: the prompt, cut as needed, and the seed as it was typed."""
+    seed = f" {_seed_name(settings)}"
     prompt = " ".join(settings.prompt.split()) or "Image"
     room = _name_bytes() - _SUFFIX_BYTES - len(seed)
     return _cut(prompt, room).rstrip() + seed
+
+
+def _seed_name(settings: ImageSettings) -> str:
+    """Return the number of a seed, or the word that stands for it, which is shorter."""
+    word = " ".join(settings.seed_text.split())
+    if not word or word.isdigit():
+        return str(settings.seed)
+    number = (settings.seed - seed_from_text(word)) % SEED_LIMIT + 1
+    if number > MAX_IMAGES:  # the word is not where this seed comes from
+        return str(settings.seed)
+    cut = word if len(word) <= _SEED_LETTERS else f"{word[: _SEED_LETTERS - 1]}…"
+    return cut if number == 1 else f"{cut} {number}"
 
 
 def cut_name(name: str) -> str:

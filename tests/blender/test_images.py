@@ -203,6 +203,27 @@ def test_long_names_are_cut_between_letters(prompt):
     assert image_settings.name_of(replace(SETTINGS, prompt=" ", seed=1)) == "Image 1"
 
 
+@pytest.mark.parametrize(
+    ("typed", "index", "name"),
+    [
+        ("moss", 0, "grass moss"),
+        ("moss", 2, "grass moss 3"),
+        ("-5", 0, "grass -5"),
+        (" 007", 0, "grass 7"),
+        ("a long sentence as a seed", 1, "grass a long sent… 2"),
+    ],
+)
+def test_seed_is_named_as_it_was_typed(typed, index, name):
+    """A word stands for a number of up to twenty digits, which says nothing to a reader."""
+    from dataclasses import replace
+
+    from tessera.generator_process.seeds import seed_from_text
+
+    seed = seed_from_text(typed) + index
+    settings = replace(SETTINGS, prompt="grass", seed=seed, seed_text=typed)
+    assert image_settings.name_of(settings) == name
+
+
 def test_settings_stay_on_the_image():
     """P126."""
     image = images.new_image("a", ImageData(pixels=pixels_of(1, 48, 32)), SETTINGS)
