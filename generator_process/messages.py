@@ -84,6 +84,8 @@ class SamplingSettings:
     preview: PreviewMode = PreviewMode.FAST
 
     def __post_init__(self) -> None:
+        if "\0" in self.prompt + self.negative_prompt:
+            raise InvalidRequestError("The prompt has a NUL character in it. Remove it.")
         _check_range("Width", self.width_px, MIN_SIZE_PX, MAX_SIZE_PX)
         _check_range("Height", self.height_px, MIN_SIZE_PX, MAX_SIZE_PX)
         _check_range("Steps", self.steps, 1, MAX_STEPS)

@@ -51,6 +51,8 @@ def test_seeds_are_64_bits():
 
 
 def test_a_request_is_for_one_image_at_least():
+    with pytest.raises(InvalidRequestError, match="NUL character"):
+        SamplingSettings(prompt="red\0brick")
     with pytest.raises(InvalidRequestError, match="Number of images 0"):
         SamplingSettings(prompt="", seeds=())
     with pytest.raises(InvalidRequestError, match="Number of images 1001"):
