@@ -100,6 +100,7 @@ def _add_generate_options(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a .png file, numbered if there are several images, or a folder that exists",
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument("--json", action="store_true", help="print one JSON value")
     parser.set_defaults(run=_generate)
 
@@ -126,9 +127,14 @@ def _upper(text: str) -> str:
 
 
 def _generate(options: argparse.Namespace) -> int:
+    from .properties import settings_of
+
     settings = {key: value for key, value in vars(options).items() if key in _setting_names()}
     output: Path = options.output
     _check_output(output)
+    count = settings.get("number_of_images", settings_of(bpy.context).number_of_images)
+    if not options.overwrite:
+        _check_free(_files(output, count))
     result = api.generate(preview="NONE", **settings)
     files = _save(result.images, output)
     for note in result.notes:
@@ -171,16 +177,33 @@ def _check_output(output: Path) -> None:
         )
 
 
+def _files(output: Path, count: int) -> list[Path]:
+    """Return the files to write, none if it is a folder: the images' names decide then."""
+    if output.is_dir():
+        return []
+    path = output.absolute()
+    if count <= 1:
+        return [path]
+    digits = len(str(count))
+    return [path.with_stem(f"{path.stem}_{number:0{digits}}") for number in range(1, count + 1)]
+
+
+def _check_free(files: Sequence[Path]) -> None:
+    for path in files:
+        if path.exists():
+            raise InvalidRequestError(
+                f'"{path}" exists. Choose another name, or add --overwrite to replace it.'
+            )
+
+
 def _save(names: Sequence[str], output: Path) -> list[Path]:
     from .operators.save_image import save
 
     files = []
-    for number, name in enumerate(names, start=1):
-        path = output.absolute()
-        if output.is_dir():
-            path = _free_path(path / bpy.path.clean_name(name))
-        elif len(names) > 1:
-            path = path.with_stem(f"{path.stem}_{number:0{len(str(len(names)))}}")
+    paths = _files(output, len(names))
+    for number, name in enumerate(names):
+        folder = output.absolute()
+        path = paths[number] if paths else _free_path(folder / bpy.path.clean_name(name))
         save(bpy.data.images[name], path)
         files.append(path)
     return files

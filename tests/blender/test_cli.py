@@ -69,6 +69,22 @@ def test_several_images_are_numbered(painter, tmp_path, capsys):
     assert (load(said["files"][2]) == pixels_of(6, 20, 12)).all()
 
 
+def test_a_file_is_kept_unless_it_may_be_replaced(painter, tmp_path, capsys):
+    path = tmp_path / "grass.png"
+    numbered = tmp_path / "grass_2.png"
+    for existing in (path, numbered):
+        existing.write_bytes(b"mine")
+    assert generate(path, "--seed", "3") == 2
+    assert f'"{path}" exists. Choose another name, or add --overwrite' in capsys.readouterr().err
+    assert generate(path, "--images", "2") == 2
+    assert f'"{numbered}" exists.' in capsys.readouterr().err
+    assert painter.sent == []
+    assert path.read_bytes() == numbered.read_bytes() == b"mine"
+    path.write_bytes(png.encode(pixels_of(1, 4, 4), {}))
+    assert generate(path, "--seed", "3", "--overwrite") == 0
+    assert (load(path) == pixels_of(3, 20, 12)).all()
+
+
 def test_a_folder_gets_names_that_are_free(painter, tmp_path):
     for _ in range(2):
         assert generate(tmp_path, "--seed", "3") == 0
