@@ -29,17 +29,18 @@ class ShaderEditorPanel:
 def draw_text(layout: UILayout, text: str, *, width_px: float, icon: str = "NONE") -> None:
     """Lay out a sentence in as many lines as the sidebar needs."""
     column = layout.column(align=True)
+    indent = "NONE" if icon == "NONE" else "BLANK1"
     for number, line in enumerate(wrap(text, width_px)):
-        column.label(text=line, icon=icon if number == 0 else "BLANK1")  # pyright: ignore[reportArgumentType]
+        column.label(text=line, icon=indent if number else icon)  # pyright: ignore[reportArgumentType]
 
 
 def wrap(text: str, width_px: float) -> list[str]:
-    """Return the text in lines that fit into a region of this width, by an average letter."""
+    """Return the text in lines that fit into a region of this width, by a wide average letter."""
     import textwrap
 
     import bpy
 
     scale = bpy.context.preferences.system.ui_scale or 1.0  # 0 without a window
-    letter_px = 6.2 * scale
+    letter_px = 7.0 * scale
     columns = max(int((width_px - 60) / letter_px), 16)
     return textwrap.wrap(text, columns) or [""]

@@ -177,7 +177,7 @@ def _draw_last_job(layout: UILayout, *, width_px: float) -> None:
     result = current.last_result if current is not None else None
     if result is None:
         return
-    box = layout.box()
+    box = layout.box().column(align=True)
     box.label(text="Last Job")
     for line in result.applied:
         draw_text(box, applied_text(line), width_px=width_px, icon="CHECKMARK")
