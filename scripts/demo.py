@@ -4,12 +4,13 @@
 """From a prompt to a baked and rendered material, inside Blender with the extension enabled.
 
 Run by "python3 dev.py demo". Leaves texture.png, baked.png, render.png, scene.blend and
-summary.json in the folder that --out names.
+summary.json in the folder that --out names, and what Blender printed in blender.log.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import json
 import math
@@ -48,9 +49,34 @@ class Stopwatch:
         self.seconds[stage] = time.perf_counter() - start_s
 
 
+@contextmanager
+def log_of_blender(folder: Path) -> Iterator[None]:
+    """Send what Blender's own code prints, a line for each sample, to blender.log."""
+    sys.stdout.flush()
+    console = os.dup(1)
+    try:
+        with (folder / "blender.log").open("ab") as log:
+            os.dup2(log.fileno(), 1)
+        yield
+    finally:
+        sys.stdout.flush()
+        flush_c_output()
+        os.dup2(console, 1)
+        os.close(console)
+
+
+def flush_c_output() -> None:
+    """Write out what C code has printed and still keeps."""
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Make the demo and return the exit status."""
     options = _parser().parse_args(arguments)
+    if options.out.exists() and not options.out.is_dir():
+        print(f'"{options.out}" is a file. Give --out the name of a folder.', file=sys.stderr)
+        return 2
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         summary = make_demo(options)
@@ -107,7 +133,7 @@ def make_demo(options: argparse.Namespace) -> dict[str, Any]:
     (texture,) = result.images
     share_material(ball)
 
-    with watch.measure("bake"):
+    with watch.measure("bake"), log_of_blender(out):
         bpy.ops.tessera.bake(
             object=ball.name,
             uv_map=BAKE_UV_MAP,
@@ -116,9 +142,9 @@ def make_demo(options: argparse.Namespace) -> dict[str, Any]:
             width=options.size,
             height=options.size,
         )
-    with watch.measure("render"):
+    with watch.measure("render"), log_of_blender(out):
         render(out / "render.png")
-    with watch.measure("save"):
+    with watch.measure("save"), log_of_blender(out):
         for image, name in ((texture, "texture.png"), ("Baked", "baked.png")):
             bpy.ops.tessera.save_image(image=image, filepath=str(out / name))
         bpy.data.images["Baked"].use_fake_user = True
