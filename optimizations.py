@@ -274,7 +274,8 @@ class Optimizations:
                         f"{declared.metadata['label']} {value} is out of range."
                         f" Use a value from {lowest} to {highest}."
                     )
-        if self.vae_tile_blend > self.vae_tile_size // 2:
+        fast = self.vae_tiling is VaeTiling.FAST
+        if fast and self.vae_tile_blend > self.vae_tile_size // 2:
             raise InvalidRequestError(
                 f"VAE Tile Blend {self.vae_tile_blend} is more than half of VAE Tile Size"
                 f" {self.vae_tile_size}. Use at most {self.vae_tile_size // 2}."

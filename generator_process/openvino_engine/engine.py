@@ -19,7 +19,7 @@ _CONVERTIBLE_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 def in_use(model: "LoadedModel") -> OpenVinoUNet | None:
     """Return the engine that computes this model's UNet, or None if torch does."""
-    unet = model.pipeline.unet
+    unet = getattr(model.pipeline, "unet", None)  # a transformer model has none
     return unet if isinstance(unet, OpenVinoUNet) else None
 
 

@@ -16,6 +16,8 @@ def apply(target: Target, options: Optimizations, undo: ExitStack) -> list[str]:
     """Slice and tile as wanted. Slicing comes first, so memory does not grow with the batch."""
     skipped: list[str] = []
     tiling = _tiling(target, options)
+    if tiling is None and not options.vae_slicing:
+        return []
     for network in target.autoencoders().values():
         undo.callback(tiled_vae.remove, network)
         reason = _install(network, tiling, slicing=options.vae_slicing)

@@ -65,7 +65,10 @@ def test_unknown_names_are_refused():
         ({"cfg_end": float("nan")}, "Guidance End nan is out of range."),
         ({"attention_slice_size": -1}, "Attention Slice Size -1 is out of range."),
         ({"vae_tile_size": 32}, "VAE Tile Size 32 is out of range. Use a value from 64 to 4096."),
-        ({"vae_tile_size": 64, "vae_tile_blend": 33}, "VAE Tile Blend 33 is more than half"),
+        (
+            {"vae_tiling": VaeTiling.FAST, "vae_tile_size": 64, "vae_tile_blend": 33},
+            "VAE Tile Blend 33 is more than half of VAE Tile Size 64. Use at most 32.",
+        ),
     ],
 )
 def test_a_value_out_of_range_is_refused(settings, message):
