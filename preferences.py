@@ -5,7 +5,7 @@
 from typing import TYPE_CHECKING, Any, cast
 
 import bpy
-from bpy.props import PointerProperty, StringProperty
+from bpy.props import BoolProperty, PointerProperty, StringProperty
 from bpy.types import AddonPreferences, Context
 
 from .optimization_settings import TESSERA_PG_optimizations
@@ -13,6 +13,11 @@ from .optimization_settings import TESSERA_PG_optimizations
 _CAN_BE_RELATIVE = "is_path_supports_blend_relative" in bpy.types.Property.bl_rna.properties
 PATH_OPTIONS: Any = {"PATH_SUPPORTS_BLEND_RELATIVE"} if _CAN_BE_RELATIVE else set()
 """Options of a path that may begin with "//". From Blender 4.5 on it has to be said."""
+
+OPENVINO_DESCRIPTION = (
+    "Install Intel's engine too, with which processors and Intel GPUs make images faster. Choose it"
+    " as the Engine of the optimizations"
+)
 
 
 class TESSERA_AP_preferences(AddonPreferences):
@@ -31,11 +36,15 @@ class TESSERA_AP_preferences(AddonPreferences):
         name="Model Folders",
         description="Folders with diffusers models, separated by semicolons",
     )
+    install_openvino: BoolProperty(
+        name="With OpenVINO", description=OPENVINO_DESCRIPTION, default=False
+    )
     optimizations: PointerProperty(type=TESSERA_PG_optimizations)
 
     if TYPE_CHECKING:
         python_path: str
         model_folders: str
+        install_openvino: bool
         optimizations: TESSERA_PG_optimizations
 
     def draw(self, context: Context) -> None:

@@ -105,11 +105,13 @@ def _given(python: Path, whence: str) -> RuntimeState:
 
 
 def _installed(python: Path) -> RuntimeState:
-    from .installation.install_plan import STAMP, requirements_key
+    from .installation.install_plan import STAMP, Options, requirements_key
 
     key = (runtime_folder() / STAMP).read_text(encoding="utf-8").strip()
-    if key == requirements_key():
-        return RuntimeState(is_installed=True, python=python, message="The generator is installed")
+    for openvino, text in ((False, ""), (True, " with OpenVINO")):
+        if key == requirements_key(Options(openvino=openvino).requirements):
+            message = f"The generator is installed{text}"
+            return RuntimeState(is_installed=True, python=python, message=message)
     return RuntimeState(
         is_installed=True,
         is_outdated=True,

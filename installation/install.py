@@ -127,8 +127,9 @@ class Installation:
         answers = self._prepare_uv(staging)
         step = install_plan.packages_step(staging, self._options, torch_index_answers=answers)
         self._do(step, 0.06)
-        self._do(install_plan.verify_step(staging), 0.95)
-        (staging / STAMP).write_text(install_plan.requirements_key() + "\n", encoding="utf-8")
+        self._do(install_plan.verify_step(staging, self._options), 0.95)
+        key = install_plan.requirements_key(self._options.requirements)
+        (staging / STAMP).write_text(key + "\n", encoding="utf-8")
         self._check_cancelled()
         _replace(self._folder / RUNTIME, staging, self._folder / OLD)
 
@@ -163,6 +164,7 @@ class Installation:
         self._tell(fraction, step.label)
         lines: list[str] = []
         begun: set[str] = set()
+        count = install_plan.requirement_count(self._options.requirements)
         with self.log_path.open("a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(step.argv)}\n")
             process = self._start(step)
@@ -175,11 +177,9 @@ class Installation:
                     package = install_plan.package_begun(line) if step.counted else None
                     if package and package not in begun:
                         begun.add(package)
-                        share = len(begun) / install_plan.requirement_count()
                         self._tell(
-                            min(0.06 + 0.8 * share, 0.9),
-                            f"Installing {package} ({len(begun)} of"
-                            f" {install_plan.requirement_count()})",
+                            min(0.06 + 0.8 * len(begun) / count, 0.9),
+                            f"Installing {package} ({len(begun)} of {count})",
                         )
             status = process.wait()
         with self._lock:

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).parents[1] / "requirements" / "runtime.txt"
+OPENVINO_REQUIREMENTS = REQUIREMENTS.with_name("openvino.txt")
 STAMP = "tessera-runtime.txt"
 """Written into the environment when it is complete: the key of its requirements."""
 
@@ -29,6 +30,12 @@ _VERIFY = (
     "import torch, diffusers, transformers, accelerate, safetensors, scipy, PIL\n"
     "from diffusers import StableDiffusionPipeline\n"
     "print('PyTorch', torch.__version__, 'and diffusers', diffusers.__version__, 'work')"
+)
+_VERIFY_OPENVINO = (
+    "\nimport sys\n"
+    "sys.modules['openvino_telemetry'] = None  # it would report the import over the network\n"
+    "import openvino\n"
+    "print('OpenVINO', openvino.__version__, 'works')"
 )
 _FOREIGN = ("PYTHON", "LD_PRELOAD", "__PYVENV", "VIRTUAL_ENV", "CONDA")
 _FOREIGN_PIP = {"PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV"}
@@ -65,11 +72,18 @@ class Options:
     """What the user has chosen.
 
     `wheel_folder` is searched instead of the network. `uv` is uv's executable where there is one.
+    With `openvino` that engine is installed too.
     """
 
     torch: TorchBuild = TorchBuild.AUTO
     wheel_folder: Path | None = None
     uv: Path | None = None
+    openvino: bool = False
+
+    @property
+    def requirements(self) -> tuple[Path, ...]:
+        """The files that name the packages."""
+        return (REQUIREMENTS, OPENVINO_REQUIREMENTS) if self.openvino else (REQUIREMENTS,)
 
 
 def interpreter_in(folder: Path) -> Path:
@@ -80,15 +94,15 @@ def interpreter_in(folder: Path) -> Path:
 
 
 @cache
-def requirements_key() -> str:
+def requirements_key(files: tuple[Path, ...] = (REQUIREMENTS,)) -> str:
     """Return what distinguishes the requirements of this version of Tessera from others."""
-    return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 @cache
-def requirement_count() -> int:
+def requirement_count(files: tuple[Path, ...] = (REQUIREMENTS,)) -> int:
     """Return how many packages are required."""
-    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     return sum("==" in line.partition("#")[0] for line in lines)
 
 
@@ -144,7 +158,7 @@ def packages_step(staging: Path, options: Options, *, torch_index_answers: bool)
         torch_index_answers: Whether `probe_step` has succeeded.
     """
     label = "Installing packages"
-    requirements = ("-r", str(REQUIREMENTS))
+    requirements = tuple(part for file in options.requirements for part in ("-r", str(file)))
     if options.wheel_folder is not None:
         offline = ("--isolated", "--no-index", "--find-links", str(options.wheel_folder))
         argv = _pip(staging, *offline, *requirements)
@@ -162,10 +176,11 @@ def uses_uv(options: Options, *, torch_index_answers: bool) -> bool:
     return torch_index_answers or options.torch is not TorchBuild.AUTO
 
 
-def verify_step(staging: Path) -> Step:
+def verify_step(staging: Path, options: Options) -> Step:
     """Return the step that imports what the generator needs."""
     python = str(interpreter_in(staging))
-    return Step(label="Checking the packages", argv=(python, "-I", "-X", "utf8", "-c", _VERIFY))
+    code = _VERIFY + _VERIFY_OPENVINO if options.openvino else _VERIFY
+    return Step(label="Checking the packages", argv=(python, "-I", "-X", "utf8", "-c", code))
 
 
 def step_environment(inherited: Mapping[str, str], *, is_offline: bool) -> dict[str, str]:

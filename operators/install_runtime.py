@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bpy
-from bpy.props import EnumProperty, StringProperty
+from bpy.props import BoolProperty, EnumProperty, StringProperty
 from bpy.types import Context, Event, Operator
 
 from .. import runtime, session
 from ..generator_process.errors import CancelledError, InvalidRequestError, TesseraError
+from ..preferences import OPENVINO_DESCRIPTION
 
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
@@ -43,10 +44,17 @@ class TESSERA_OT_install_runtime(Operator):
         description="A folder with all packages as wheels, to install without the network",
         subtype="DIR_PATH",
     )
+    openvino: BoolProperty(
+        name="OpenVINO",
+        description=OPENVINO_DESCRIPTION,
+        default=False,
+        options={"SKIP_SAVE"},
+    )
 
     if TYPE_CHECKING:
         torch: str
         wheel_folder: str
+        openvino: bool
 
     @classmethod
     def poll(cls, _context: Context) -> bool:
@@ -108,7 +116,7 @@ class TESSERA_OT_install_runtime(Operator):
                 raise InvalidRequestError(
                     f"The wheel folder {folder} does not exist. Choose another one."
                 )
-            return Options(wheel_folder=folder)
+            return Options(wheel_folder=folder, openvino=self.openvino)
         if not bpy.app.online_access:
             raise InvalidRequestError(
                 "Installing the generator needs the network. Turn on Allow Online Access in"
@@ -117,7 +125,9 @@ class TESSERA_OT_install_runtime(Operator):
         import shutil
 
         uv = shutil.which("uv")
-        return Options(torch=TorchBuild[self.torch], uv=Path(uv) if uv else None)
+        return Options(
+            torch=TorchBuild[self.torch], uv=Path(uv) if uv else None, openvino=self.openvino
+        )
 
     def _fail(self, error: TesseraError) -> "set[OperatorReturnItems]":
         self.report({"WARNING" if isinstance(error, CancelledError) else "ERROR"}, str(error))

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the generator is installed, and what to do if not. Side: Blender."""
 
+from typing import cast
+
 from bpy.types import UILayout
 
-from .. import runtime
+from .. import preferences, runtime
 from ..operators.install_runtime import (
     TESSERA_OT_cancel_installation,
     TESSERA_OT_install_runtime,
@@ -35,6 +37,12 @@ def draw_runtime(layout: UILayout, *, width_px: float, only_problems: bool) -> N
         draw_text(box, str(installation.error), width_px=width_px, icon="ERROR")
     row = box.row()
     row.operator_context = "INVOKE_DEFAULT"
-    row.operator(TESSERA_OT_install_runtime.bl_idname)
-    if not only_problems:
-        row.operator(TESSERA_OT_remove_runtime.bl_idname)
+    button = row.operator(TESSERA_OT_install_runtime.bl_idname)
+    stored = preferences.get()
+    if stored is not None:
+        cast(TESSERA_OT_install_runtime, button).openvino = stored.install_openvino
+    if only_problems:
+        return
+    row.operator(TESSERA_OT_remove_runtime.bl_idname)
+    if stored is not None:
+        box.prop(stored, "install_openvino")

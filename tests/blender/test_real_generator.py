@@ -8,12 +8,15 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import bpy
 import numpy as np
 import pytest
+from fakes.layout import RecordingLayout, texts
 from tessera import images, session
 from tessera.generator_process.jobs import JobState
+from tessera.panels.optimizations import TESSERA_PT_optimizations_image
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +103,30 @@ def test_generates_cancels_and_survives(generate, model):
     pid = _pid()
     bpy.ops.tessera.release_memory()
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_optimizations_take_effect(generate, machine_preferences):
+    """Those of the machine and those of the call. The panel tells what was done and what not."""
+    big = {"width": 256, "height": 192}
+    plain = generate(**big, automatic=False, half_precision="OFF")
+    machine_preferences.optimizations.automatic = False
+    machine_preferences.optimizations.vae_tile_size = 64
+    machine_preferences.optimizations.vae_tile_blend = 32
+    machine_preferences.optimizations.half_precision = "OFF"
+    tiled = generate(**big, vae_tiling="EXACT", attention="XFORMERS")
+    assert np.abs(tiled.astype(int) - plain).max() <= 1
+
+    result = session.get().last_result
+    assert "vae_tiling: exact" in result.applied
+    assert "vae_tile_size: 64" in result.applied
+    assert any("xFormers" in sentence for sentence in result.skipped)
+    assert session.ready().environment.probed
+
+    layout = RecordingLayout()
+    context = SimpleNamespace(scene=bpy.context.scene, region=SimpleNamespace(width=400))
+    TESSERA_PT_optimizations_image.draw(SimpleNamespace(layout=layout), context)
+    lines = texts(layout.calls)
+    last = lines[lines.index("Last Job") :]
+    assert "VAE Tiling: Exact" in last
+    assert "Attention (xFormers)" in " ".join(last)
+    bpy.ops.tessera.release_memory()

@@ -129,6 +129,14 @@ def test_offers_the_installation(monkeypatch):
     assert texts(calls, "operator") == ["tessera.install_runtime", "tessera.generate"]
 
 
+def test_the_installation_is_that_of_the_preferences(monkeypatch, machine_preferences):
+    state = runtime.RuntimeState(is_installed=False, message="Press Install Generator.")
+    monkeypatch.setattr(runtime, "state", lambda: state)
+    machine_preferences.install_openvino = True
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert [call[2].openvino for call in calls if call[1] == "tessera.install_runtime"] == [True]
+
+
 def test_the_shader_editor_shows_the_preview(generator, monkeypatch):
     job = _submit()
     shown = bpy.data.images.new("Preview", 4, 4)
@@ -166,7 +174,9 @@ def test_the_preferences_show_the_state(machine_preferences):
     preferences.TESSERA_AP_preferences.draw(given, context)
     calls = layout.calls
     assert texts(calls)[0] == "The generator is installed"
-    assert texts(calls, "prop")[:2] == ["python_path", "model_folders"]
+    assert texts(calls, "prop")[:3] == ["install_openvino", "python_path", "model_folders"]
+    (install_button,) = [call[2] for call in calls if call[1] == "tessera.install_runtime"]
+    assert install_button.openvino is False
 
 
 def test_shows_the_seed_of_the_open_image():

@@ -130,6 +130,11 @@ def test_installed_environment_is_used(installed, monkeypatch):
     (folder / plan.STAMP).write_text(plan.requirements_key())
     assert runtime.state().python == python
     assert not runtime.state().is_outdated
+    (folder / plan.STAMP).write_text(
+        plan.requirements_key(plan.Options(openvino=True).requirements)
+    )
+    assert runtime.state().message == "The generator is installed with OpenVINO"
+    assert not runtime.state().is_outdated
     assert runtime.generator_command().log_path.is_relative_to(runtime.user_folder())
     (folder / plan.STAMP).write_text("another version")
     assert runtime.state().is_outdated

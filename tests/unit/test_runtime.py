@@ -186,6 +186,20 @@ def test_wheel_folder_needs_no_network(tmp_path: Path):
     )
 
 
+def test_openvino_is_installed_on_top(tmp_path: Path):
+    options = Options(openvino=True)
+    files = (install_plan.REQUIREMENTS, install_plan.OPENVINO_REQUIREMENTS)
+    for answers in (True, False):
+        step = install_plan.packages_step(tmp_path, options, torch_index_answers=answers)
+        assert step.argv[-4:] == ("-r", str(files[0]), "-r", str(files[1]))
+    plain = install_plan.requirement_count()
+    assert install_plan.requirement_count(options.requirements) == plain + 2
+    assert install_plan.requirements_key(options.requirements) != install_plan.requirements_key()
+    code = install_plan.verify_step(tmp_path, options).argv[-1]
+    assert code.index("['openvino_telemetry'] = None") < code.index("import openvino\n")
+    assert "openvino" not in install_plan.verify_step(tmp_path, Options()).argv[-1]
+
+
 def test_steps_inherit_nothing_that_installs_elsewhere():
     """P003: nothing is written outside the add-on's folder."""
     inherited = {
@@ -347,8 +361,9 @@ def test_two_installations_at_once_are_refused(tmp_path: Path, monkeypatch):
     assert install.current() is None
 
 
-def test_verify_step_is_valid_python():
-    code = install_plan.verify_step(Path("x")).argv[-1]
+@pytest.mark.parametrize("openvino", [False, True])
+def test_verify_step_is_valid_python(openvino):
+    code = install_plan.verify_step(Path("x"), Options(openvino=openvino)).argv[-1]
     compile(code, "verify", "exec")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert result.returncode != 0, "this environment has no torch, so the step must fail"
