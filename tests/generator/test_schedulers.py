@@ -77,21 +77,31 @@ def test_few_steps_work(scheduler, steps, spacing):
 
 @pytest.mark.parametrize("scheduler", Scheduler)
 def test_as_many_steps_as_the_model_has_levels_work(scheduler):
-    config = CONFIG | {"num_train_timesteps": 100}
-    for steps in (99, 100):
+    config = CONFIG | {"num_train_timesteps": 30}
+    for steps in (29, 30):
         built = schedulers.build(scheduler, config, steps)
         assert torch.isfinite(_toy_result(built, steps, lambda value, _timestep: 0.5 * value)).all()
-    with pytest.raises(InvalidRequestError, match=r"Steps 101 is more than .* Use 100 or less"):
-        schedulers.build(scheduler, config, 101)
+    with pytest.raises(InvalidRequestError, match=r"Steps 31 is more than .* Use 30 or less"):
+        schedulers.build(scheduler, config, 31)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 20])
+@pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("scheduler", Scheduler)
-def test_a_real_pipeline_runs_and_repeats_itself(starter, scheduler, steps):
-    first = starter.images(scheduler=scheduler, steps=steps, width_px=32, height_px=32)[0]
-    if steps == 2:  # another size and number of steps in between, as in P131
-        starter.images(scheduler=scheduler, steps=3, width_px=48, height_px=32)
-    again = starter.images(scheduler=scheduler, steps=steps, width_px=32, height_px=32)[0]
+def test_a_real_pipeline_runs_with_few_steps(starter, scheduler, steps):
+    (image,) = starter.images(scheduler=scheduler, steps=steps, width_px=32, height_px=32)
+    assert image.std() > 0
+
+
+@pytest.mark.parametrize("scheduler", Scheduler)
+def test_a_real_pipeline_repeats_itself(starter, scheduler):
+    """With another size and number of steps in between, as in P131.
+
+    Four steps: the methods that look back do so over three steps at most.
+    """
+    first, _, again = (
+        starter.images(scheduler=scheduler, steps=steps, width_px=width, height_px=32)[0]
+        for steps, width in ((4, 32), (3, 48), (4, 32))
+    )
     assert np.array_equal(first, again)
     assert first.std() > 0
 
@@ -99,7 +109,9 @@ def test_a_real_pipeline_runs_and_repeats_itself(starter, scheduler, steps):
 def test_the_schedulers_differ(starter):
     """Karras spacing included: each choice is what it says."""
     images = {
-        scheduler: starter.images(scheduler=scheduler, steps=5)[0].tobytes()
+        scheduler: starter.images(scheduler=scheduler, steps=5, width_px=32, height_px=32)[
+            0
+        ].tobytes()
         for scheduler in Scheduler
     }
     assert len(set(images.values())) >= len(images) - 2
