@@ -42,7 +42,7 @@ EXAMPLES = [
     TextToImage(
         job_id="a",
         sampling=SamplingSettings(
-            prompt='red "brick" wall\n\0 苔 🧱 \ud800',
+            prompt='red "brick" wall\n\x01 苔 🧱 \ud800',
             negative_prompt="\udcff",
             width_px=8192,
             height_px=8,
