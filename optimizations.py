@@ -364,14 +364,13 @@ class Optimizations:
         A choice `saves` what its option saves.
         """
         name, _, choice = option.partition(".")
-        for declared in fields(cls):
-            if declared.name != name:
-                continue
+        if name in cls.__dataclass_fields__:  # `fields` would take ten times as long, in each draw
+            declared = cls.__dataclass_fields__[name].metadata
             if not choice:
-                return dict(declared.metadata)
-            for member, metadata in _choices(declared.metadata).items():
+                return dict(declared)
+            for member, metadata in _choices(declared).items():
                 if member.value == choice:
-                    return {"saves": declared.metadata["saves"]} | metadata
+                    return {"saves": declared["saves"]} | metadata
         raise ValueError(f'There is no optimization "{option}".')
 
 

@@ -32,7 +32,7 @@ def redraw() -> None:
     """Have the editors drawn in which Tessera shows something."""
     for window in bpy.context.window_manager.windows:
         for area in window.screen.areas:
-            if area.type in {"IMAGE_EDITOR", "NODE_EDITOR"}:
+            if area.type in {"IMAGE_EDITOR", "NODE_EDITOR", "PREFERENCES"}:
                 area.tag_redraw()
 
 

@@ -146,7 +146,10 @@ def test_what_contradicts_itself_is_refused(painter):
     [
         ({"cfg_end": 1.5}, "Guidance End 1.5 is out of range. Use a value from 0.0 to 1.0."),
         ({"vae_tile_size": 8}, "VAE Tile Size 8 is out of range. Use a value from 64 to 4096."),
-        ({"vae_tile_blend": 300}, "VAE Tile Blend 300 is more than half of VAE Tile Size 512."),
+        (
+            {"vae_tiling": "FAST", "vae_tile_blend": 300},
+            "VAE Tile Blend 300 is more than half of VAE Tile Size 512.",
+        ),
         ({"attention_slice_size": -1}, "Attention Slice Size -1 is out of range."),
         ({"batch_size": 0}, "Batch Size 0 is out of range. Use a value from 1 to 64."),
     ],
@@ -154,10 +157,10 @@ def test_what_contradicts_itself_is_refused(painter):
 def test_wrong_numbers_are_refused(painter, machine_preferences, given, sentence):
     with pytest.raises(RuntimeError, match=sentence):
         _generate(**given)
-    ((option, value),) = given.items()
-    owner = machine_preferences.optimizations
-    owner.automatic = False
-    setattr(bpy.context.scene.tessera if option == "batch_size" else owner, option, value)
+    group = machine_preferences.optimizations
+    group.automatic = False
+    for option, value in given.items():
+        setattr(bpy.context.scene.tessera if option == "batch_size" else group, option, value)
     with pytest.raises(InvalidRequestError, match=sentence):
         api.generate(prompt="x")
     assert painter.sent == []
