@@ -137,8 +137,8 @@ def _generate(options: argparse.Namespace) -> int:
         _check_free(_files(output, count))
     result = api.generate(preview="NONE", **settings)
     files = _save(result.images, output)
-    for note in result.notes:
-        _say(note)
+    for sentence in (*result.notes, *result.skipped):
+        _say(sentence)
     if options.json:
         _print_json(
             {

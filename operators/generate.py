@@ -44,8 +44,8 @@ class TESSERA_OT_generate(GenerationSettings, OptimizationSettings, Operator):
             result = session.get().wait(self._submit(context))
         except TesseraError as error:
             return self._fail(error)
-        for note in result.notes:
-            self.report({"INFO"}, note)
+        for sentence in (*result.notes, *result.skipped):
+            self.report({"INFO"}, sentence)
         return {"FINISHED"}
 
     def _submit(self, context: Context) -> "Job":

@@ -5,9 +5,10 @@ from enum import Enum
 
 import bpy
 import pytest
+from fakes.painter import paint
 from tessera import api, cli, optimization_presets, preferences, session
 from tessera.generator_process.errors import InvalidRequestError
-from tessera.generator_process.messages import Ready
+from tessera.generator_process.messages import Finished, Ready
 from tessera.optimizations import (
     Attention,
     CpuOffload,
@@ -223,6 +224,23 @@ def test_what_the_generator_said_is_kept_when_it_is_released(painter):
     assert session.ready() is ready
     bpy.ops.tessera.release_memory()
     assert session.ready() is ready
+
+
+def test_what_was_skipped_is_said(generator, tmp_path, capfd):
+    """An option that was asked for and not used is no secret, wherever it was asked for."""
+    sentence = "Attention (xFormers) is not available on the CPU."
+
+    def answer(request):
+        *events, _ = paint(request)
+        return [*events, Finished(job_id=request.job_id, skipped=(sentence,))]
+
+    generator.responder = answer
+    _generate(attention="XFORMERS")
+    assert f"Info: {sentence}" in capfd.readouterr().out
+    assert api.generate(prompt="x", width=16, height=8).skipped == (sentence,)
+    arguments = ["generate", "--prompt", "x", "--width", "16", "--height", "8"]
+    assert cli.main([*arguments, "--output", str(tmp_path)]) == 0
+    assert sentence in capfd.readouterr().err
 
 
 _VALUES_ON_THE_COMMAND_LINE = {True: "on", False: "off"}
