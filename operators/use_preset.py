@@ -8,7 +8,6 @@ from bpy.props import EnumProperty
 from bpy.types import Context, Operator
 
 from .. import optimization_settings, preferences, session
-from ..optimization_machine import machine_of
 from ..optimization_presets import preset, presets
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class TESSERA_OT_use_preset(Operator):
         return True
 
     def execute(self, _context: Context) -> "set[OperatorReturnItems]":
+        from ..optimization_machine import machine_of
+
         group = preferences.optimizations()
         assert group is not None, "poll has looked"
         machine = machine_of(session.ready())

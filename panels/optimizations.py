@@ -7,18 +7,20 @@ each option has a whole row.
 """
 
 from enum import Enum
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from bpy.types import Context, Menu, Panel, UILayout
 
 from .. import optimization_settings, preferences, session
 from ..operators.use_preset import TESSERA_OT_use_preset
-from ..optimization_machine import Machine, computing, machine_of
 from ..optimization_presets import preset, presets
 from ..optimization_settings import BATCH_SIZE, FIELDS, FREE_NAMES, TESSERA_PG_optimizations
 from ..optimizations import Optimizations
 from ..properties import TESSERA_PG_settings, settings_of
 from . import ImageEditorPanel, ShaderEditorPanel, draw_text
+
+if TYPE_CHECKING:
+    from ..optimization_machine import Machine
 
 _GROUPS = (("speed", "Speed"), ("memory", "Memory"))
 
@@ -107,7 +109,7 @@ def draw_options(
         width_px: Width of the region.
         settings: Those of a scene, to show the batch size too, which is stored there.
     """
-    machine = machine_of(session.ready())
+    machine = _machine()
     draw_text(layout, machine.text, width_px=width_px)
     _draw_presets(layout, group, machine)
     layout.prop(group, "automatic")
@@ -123,7 +125,7 @@ def draw_options(
                 _draw_option(column, group, name, data=settings, width_px=width_px)
 
 
-def _draw_presets(layout: UILayout, group: TESSERA_PG_optimizations, machine: Machine) -> None:
+def _draw_presets(layout: UILayout, group: TESSERA_PG_optimizations, machine: "Machine") -> None:
     present = optimization_settings.stored_values(group)
     grid = layout.grid_flow(row_major=True, columns=2, even_columns=True, align=True)
     for name, label, _ in presets():
@@ -163,8 +165,16 @@ def _draw_option(
         draw_text(layout, reason, width_px=width_px, icon="INFO")
 
 
-def _judge(group: TESSERA_PG_optimizations, option: str) -> Machine:
-    return computing(machine_of(session.ready()), option, cpu_only=group.cpu_only)
+def _machine() -> "Machine":
+    from ..optimization_machine import machine_of
+
+    return machine_of(session.ready())
+
+
+def _judge(group: TESSERA_PG_optimizations, option: str) -> "Machine":
+    from ..optimization_machine import computing
+
+    return computing(_machine(), option, cpu_only=group.cpu_only)
 
 
 def _choice_text(option: str, choice: str) -> str:

@@ -8,6 +8,7 @@ from fakes.layout import RecordingLayout, texts
 from fakes.machines import MACHINES
 from tessera import session
 from tessera.generator_process.messages import Finished, Ready
+from tessera.optimization_machine import machine_of
 from tessera.panels import optimizations
 from tessera.panels.optimizations import TESSERA_PT_optimizations_image
 
@@ -210,7 +211,8 @@ def test_openvino_says_why_it_cannot_be_used(machine):
 
 @pytest.mark.parametrize("system", UNKNOWN)
 def test_before_the_generator_has_started(group, monkeypatch, system):
-    monkeypatch.setattr(optimizations, "machine_of", _machine_of(system))
+    machine = machine_of(None, system)
+    monkeypatch.setattr(optimizations, "_machine", lambda: machine)
     layout = _draw()
     assert _options(layout) == [
         option for option in SPEED + MEMORY if option not in UNKNOWN[system]
@@ -219,12 +221,6 @@ def test_before_the_generator_has_started(group, monkeypatch, system):
     assert " ".join(texts(layout.calls)).startswith(
         "The device is known after the first generation"
     )
-
-
-def _machine_of(system):
-    from tessera.optimization_machine import machine_of
-
-    return lambda ready: machine_of(ready, system)
 
 
 def test_groups_have_headings(machine):
