@@ -17,40 +17,57 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def safe_precision(model: LoadedModel) -> Iterator[torch.dtype]:
+def safe_precision(model: LoadedModel, *, in_float32: bool = False) -> Iterator[torch.dtype]:
     """Within this context the VAE computes in a type that it can, which is what is yielded.
 
-    A half-precision VAE that is marked `force_upcast` (SDXL's overflows) is float32 meanwhile. Back
-    in half precision its weights are what they were, bit for bit. Bug report P047.
+    A half-precision VAE that is marked `force_upcast` (SDXL's overflows) is float32 meanwhile, and
+    any with `in_float32`. Back in half precision its weights are what they were, bit for bit. Bug
+    report P047.
     """
     vae = model.pipeline.vae
-    if vae.dtype == torch.float16 and vae.config.force_upcast:
+    before = vae.dtype
+    overflows = before == torch.float16 and vae.config.force_upcast
+    if before != torch.float32 and (overflows or in_float32):
         _convert(vae, torch.float32)
         try:
             yield torch.float32
         finally:
-            _convert(vae, torch.float16)
+            _convert(vae, before)
     else:
-        yield vae.dtype
+        yield before
 
 
-def decode(model: LoadedModel, latents: torch.Tensor) -> torch.Tensor:
+def decode(
+    model: LoadedModel,
+    latents: torch.Tensor,
+    *,
+    in_float32: bool = False,
+    vae_on_cpu: "AutoencoderKL | None" = None,
+) -> torch.Tensor:
     """Decode latents.
 
     Args:
         model: The model whose VAE decodes.
         latents: (images, channels, height, width), scaled as the UNet sees them.
+        in_float32: Whether the VAE computes in 32 bits, whatever its weights have.
+        vae_on_cpu: A VAE in main memory that decodes in its place.
 
     Returns:
         `float32` (images, 3, height, width) on the CPU, nominally -1..1, not clipped.
     """
-    shift, scale = _statistics(model)
-    with safe_precision(model) as dtype:
-        value = latents.to(dtype) / scale.to(latents.device, dtype)
-        if shift is not None:
-            value = value + shift.to(latents.device, dtype)
+    if vae_on_cpu is not None:
+        value = _unscaled(model, latents.to("cpu", vae_on_cpu.dtype))
+        return vae_on_cpu.decode(value, return_dict=False)[0].to(torch.float32)
+    with safe_precision(model, in_float32=in_float32) as dtype:
+        value = _unscaled(model, latents.to(model.device.torch_device, dtype))
         decoded = model.pipeline.vae.decode(value, return_dict=False)[0]
     return decoded.to(device="cpu", dtype=torch.float32)
+
+
+def _unscaled(model: LoadedModel, latents: torch.Tensor) -> torch.Tensor:
+    shift, scale = _statistics(model)
+    value = latents / scale.to(latents)
+    return value if shift is None else value + shift.to(latents)
 
 
 def encode(model: LoadedModel, images: torch.Tensor) -> torch.Tensor:

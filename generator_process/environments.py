@@ -46,7 +46,7 @@ def probed(device: Device) -> Device:
 
 def environment_now(device: Device) -> Environment:
     """Return what is known of the device, with the memory that is free now."""
-    return with_free_memory(device.environment, device.kind)
+    return with_free_memory(device.environment, device.torch_device.type)
 
 
 def _probe(kind: str, name: str, device: torch.device) -> Environment:

@@ -15,6 +15,7 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from ..models import model_name
 from ..optimizations import Quantization
@@ -57,6 +58,8 @@ _COMPONENTS = {
 _PIPELINE_STEP_PX = 8  # diffusers' pipelines refuse other sizes, whatever the VAE's factor
 
 _EMBEDDINGS = (None, "text", "text_time")
+
+_CPU_VAE = "VAE in main memory"
 
 _SAME_CLASS = {"CLIPTokenizerFast": "CLIPTokenizer"}
 
@@ -133,6 +136,22 @@ class Models:
             self._loaded, self._key = loaded, key
         return self._loaded
 
+    def bytes_on(self, device: Device) -> int:
+        """Return how many bytes the loaded model's weights have on a device."""
+        if self._loaded is None:
+            return 0
+        networks = [
+            part
+            for part in self._loaded.pipeline.components.values()
+            if isinstance(part, nn.Module)
+        ]
+        return sum(
+            weight.nbytes
+            for network in networks
+            for weight in network.parameters()
+            if weight.device.type == device.torch_device.type
+        )
+
     def release(self) -> None:
         """Forget the loaded model and free its memory."""
         if self._loaded is not None:
@@ -152,6 +171,22 @@ def load_unet(model: LoadedModel, dtype: torch.dtype) -> "torch.nn.Module":
     loaded = _load_component(model.folder / "unet", _COMPONENTS[model.kind]["unet"], dtype)
     assert isinstance(loaded, torch.nn.Module)
     return loaded
+
+
+def load_vae_on_cpu(model: LoadedModel) -> "torch.nn.Module | None":
+    """Return a VAE in main memory in float32, the same one at each call.
+
+    None if the model did not come from a folder.
+
+    Raises:
+        ModelError: Its files are missing or damaged.
+    """
+    if model.folder is None:
+        return None
+    if _CPU_VAE not in model.cache:
+        part = model.folder / "vae"
+        model.cache[_CPU_VAE] = _load_component(part, _COMPONENTS[model.kind]["vae"], torch.float32)
+    return model.cache[_CPU_VAE]
 
 
 def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import noise, schedulers
+from .automatic.plan import Plan, Remembered
 from .context import TaskContext
 from .devices import Device
-from .messages import Progress, SamplingSettings
+from .messages import ModelRef, Progress, SamplingSettings
 from .pipelines import LoadedModel, Models
 from .previews import Previews
 from .prompts import EncodedPrompt
@@ -28,10 +29,14 @@ _CONDITIONS = ("prompt_embeds", "add_text_embeds", "add_time_ids")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What lives as long as the process and is shared by all tasks."""
+    """What lives as long as the process and is shared by all tasks.
+
+    `remembered` is what has helped against running out of memory.
+    """
 
     device: Device
     models: Models
+    remembered: Remembered = field(default_factory=dict[tuple[ModelRef, str, int], Plan])
 
 
 @dataclass(slots=True)

@@ -168,7 +168,7 @@ def test_more_steps_than_the_model_has_levels_is_explained(starter, monkeypatch)
 
 def test_half_precision_is_skipped_on_the_cpu_and_said_so(starter):
     """Bug report P045."""
-    starter.run(optimizations=Optimizations(half_precision=HalfPrecision.FLOAT16))
+    starter.run(optimizations=Optimizations(automatic=False, half_precision=HalfPrecision.FLOAT16))
     assert starter.model.pipeline.unet.dtype == torch.float32
     assert starter.finished.skipped == ("Half Precision (Float16) is not available on the CPU.",)
     starter.run(optimizations=Optimizations(half_precision=HalfPrecision.OFF))
@@ -229,11 +229,13 @@ def test_slicing_makes_no_difference_but_to_the_batch_that_is_decoded(starter):
     )
     try:
         sliced = starter.images(
-            seeds=(1, 2, 3), optimizations=Optimizations(batch_size=3, vae_slicing=True)
+            seeds=(1, 2, 3),
+            optimizations=Optimizations(automatic=False, batch_size=3, vae_slicing=True),
         )
         assert batches == [1, 1, 1]
         whole = starter.images(
-            seeds=(1, 2, 3), optimizations=Optimizations(batch_size=3, vae_slicing=False)
+            seeds=(1, 2, 3),
+            optimizations=Optimizations(automatic=False, batch_size=3, vae_slicing=False),
         )
         assert batches == [1, 1, 1, 3]
     finally:
