@@ -86,7 +86,7 @@ class Retrying:
             self._free(work.stage)
             self.context.raise_if_cancelled()
             plan = step.plan
-        if plan is not began_with:
+        if plan is not began_with and not plan.options.cpu_only:  # too slow to stay there
             self.remembered[self._key()] = plan
 
     def _attempt(self, work: Work, plan: Plan) -> Step | None:
@@ -128,8 +128,6 @@ class Retrying:
     def _first_plan(self) -> Plan:
         wanted = self.request.optimizations
         known = self._known()
-        if known is not None and known.options.cpu_only:
-            wanted = replace(wanted, cpu_only=True)
         device = devices.chosen(self.device, cpu_only=wanted.cpu_only)
         sampling = self.request.sampling
         self.decision = choose.decide(

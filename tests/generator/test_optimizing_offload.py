@@ -122,10 +122,13 @@ def test_nothing_stays_on_the_device_when_a_job_does_not_finish(on_device, offlo
         with pytest.raises(CancelledError):
             runner.run(context, optimizations=options)
     else:
-        with simulated_device.limited(free=4096), pytest.raises(RuntimeError, match="memory"):
+        with simulated_device.limited(free=4096):
             runner.run(context, optimizations=options)
+        assert "the CPU in the place of the GPU" in runner.finished.notes[-1]
     assert _weights_on_the_device(runner) == 0
-    assert np.array_equal(runner.images(optimizations=options)[0], expected)
+    image = runner.images(optimizations=options)[0]
+    assert np.abs(image.astype(int) - expected.astype(int)).max() <= 1
+    assert runner.finished.notes == ()
 
 
 @pytest.mark.parametrize("offload", list(CpuOffload)[1:])
