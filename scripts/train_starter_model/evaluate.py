@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--guidance", type=float, default=5.0)
+    parser.add_argument("--guidance", type=float, default=3.0)
     parser.add_argument("--threads", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.threads:

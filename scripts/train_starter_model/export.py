@@ -24,7 +24,7 @@ from .training import plain_classes
 
 LIMIT = 24_000_000
 """Largest size of the folder, in bytes."""
-SETTINGS = {"steps": 20, "guidance_scale": 5.0, "sizes": [128, 256, 512]}
+SETTINGS = {"steps": 20, "guidance_scale": 3.0, "sizes": [128, 256, 512]}
 
 
 def build_scheduler() -> DPMSolverMultistepScheduler:

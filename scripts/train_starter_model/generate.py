@@ -20,7 +20,7 @@ class Settings:
 
     size: int = 128
     steps: int = 20
-    guidance: float = 5.0
+    guidance: float = 3.0
     seamless: bool = True
 
 

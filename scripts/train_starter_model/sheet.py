@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=len(PROMPTS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--guidance", type=float, default=5.0)
+    parser.add_argument("--guidance", type=float, default=3.0)
     parser.add_argument("--open", action="store_true", help="not seamless")
     arguments = parser.parse_args()
     torch.set_num_threads(max(1, torch.get_num_threads() // 2))
