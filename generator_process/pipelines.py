@@ -134,6 +134,7 @@ class Models:
             if layerwise_casting:
                 reduced_weights.cast_layerwise(loaded.pipeline.unet, dtype)
             self._loaded, self._key = loaded, key
+        self._loaded.device = device  # of the same kind; more may be known of it by now
         return self._loaded
 
     def bytes_on(self, device: Device) -> int:

@@ -21,6 +21,8 @@ ON_REQUEST = ("window",)
 """Not among all suites: setting it up downloads a Debian system, which takes some minutes."""
 IN_BLENDER = ("blender", "gui", "package")
 TIMEOUT_S = 1800.0
+_SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
+"""The generator suite takes longest, and each of its tests computes on one core."""
 _PYTEST_FOUND_NO_TESTS = 5
 
 
@@ -104,6 +106,7 @@ def _run_one(suite: str, version: str, place: str, pytest_arguments: Sequence[st
         python = UNIT.ready()
     elif suite == "generator":
         python = generator_runtime.test_environment(generator_runtime.ready()).ready()
+        pytest_arguments = (*_SIDE_BY_SIDE, *pytest_arguments)
     else:
         python = blender.environment(version).ready()
         if suite != "gui":

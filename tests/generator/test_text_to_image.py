@@ -171,7 +171,7 @@ def test_half_precision_is_skipped_on_the_cpu_and_said_so(starter):
     starter.run(optimizations=Optimizations(automatic=False, half_precision=HalfPrecision.FLOAT16))
     assert starter.model.pipeline.unet.dtype == torch.float32
     assert starter.finished.skipped == ("Half Precision (Float16) is not available on the CPU.",)
-    starter.run(optimizations=Optimizations(half_precision=HalfPrecision.OFF))
+    starter.run(optimizations=Optimizations(automatic=False, half_precision=HalfPrecision.OFF))
     assert starter.finished.skipped == ()
 
 
