@@ -252,19 +252,11 @@ def _info(options: argparse.Namespace) -> int:
 
 def starter_words() -> list[str]:
     """Return the words that the starter model was trained on, none if it does not tell them."""
-    words: set[str] = set()
-    for path in _STARTER_FOLDER.glob("*.json"):
-        if path.name != "model_index.json":
-            words |= _strings(json.loads(path.read_text(encoding="utf-8")))
-    return sorted(words, key=str.casefold)
-
-
-def _strings(value: Any) -> set[str]:  # noqa: ANN401  any JSON
-    if isinstance(value, str):
-        return {value}
-    if isinstance(value, dict):
-        value = list(value.values())
-    return set().union(*map(_strings, value)) if isinstance(value, list) else set()
+    path = _STARTER_FOLDER / "starter.json"
+    if not path.is_file():
+        return []
+    words: list[str] = json.loads(path.read_text(encoding="utf-8"))["words"]
+    return words
 
 
 def _start_generator() -> Ready:

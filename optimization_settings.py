@@ -109,9 +109,9 @@ def merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     if not chosen:
         return values
     if given.get("automatic"):
-        labels = ", ".join(Optimizations.label_of(name) for name in chosen)
+        labels = " and ".join(Optimizations.label_of(name) for name in chosen)
         raise InvalidRequestError(
-            f"Automatic chooses {labels} by itself. Turn it off, or leave them to it."
+            f"Automatic chooses {labels} by itself. Turn Automatic off, or do not set {labels}."
         )
     return {**values, "automatic": False}
 

@@ -46,7 +46,7 @@ Diffusion's classes imported; rounded up for the rest."""
 
 CPU_OPENVINO_PARAMETERS = 50_000_000
 """Denoisers below this take less time for an image than OpenVINO for a conversion. Own choice
-between the starter model (2.8 million) and Stable Diffusion 1.5 (860 million)."""
+between the starter model (5.6 million) and Stable Diffusion 1.5 (860 million)."""
 
 
 class Placement(IntEnum):

@@ -106,20 +106,23 @@ def _tiling(plan: Plan, place: Place) -> Step | None:
     while tile >= place.longest_px and tile > SMALLEST_TILE_PX:
         tile //= 2
     words = f"{tiling.value} VAE tiling"
-    return _changed(plan, words, vae_tiling=tiling, **_tile(plan, tile))
+    return _changed(plan, words, vae_tiling=tiling, **_tile(plan, tile, tiling))
 
 
 def _smaller_tiles(plan: Plan, _place: Place) -> Step | None:
     tile = plan.options.vae_tile_size // 2
     if plan.options.vae_tiling is VaeTiling.OFF or tile < SMALLEST_TILE_PX or plan.vae_on_cpu:
         return None
-    return _changed(plan, f"VAE tiles of {tile} pixels", **_tile(plan, tile))
+    return _changed(
+        plan, f"VAE tiles of {tile} pixels", **_tile(plan, tile, plan.options.vae_tiling)
+    )
 
 
-def _tile(plan: Plan, tile: int) -> dict[str, int]:
+def _tile(plan: Plan, tile: int, tiling: VaeTiling) -> dict[str, int]:
     tile = max(tile, SMALLEST_TILE_PX)
-    blend = min(plan.options.vae_tile_blend, tile // 2)
-    return {"vae_tile_size": tile, "vae_tile_blend": blend}
+    if tiling is not VaeTiling.FAST:
+        return {"vae_tile_size": tile}
+    return {"vae_tile_size": tile, "vae_tile_blend": min(plan.options.vae_tile_blend, tile // 2)}
 
 
 def _torch_engine(plan: Plan, _place: Place) -> Step | None:

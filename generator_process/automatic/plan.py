@@ -73,7 +73,9 @@ def at_least(plan: Plan, known: Plan) -> Plan:
         size = theirs.vae_tile_size
         if ours.vae_tiling is not VaeTiling.OFF:
             size = min(size, ours.vae_tile_size)
-        blend = min(ours.vae_tile_blend, size // 2)
+        blend = ours.vae_tile_blend
+        if theirs.vae_tiling is VaeTiling.FAST:
+            blend = min(blend, size // 2)
         options = replace(
             options, vae_tiling=theirs.vae_tiling, vae_tile_size=size, vae_tile_blend=blend
         )

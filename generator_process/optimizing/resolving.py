@@ -24,6 +24,14 @@ _NEUTRAL: dict[str, Any] = {
 _SILENT = ("automatic", "attention_slice_size", "vae_tile_size", "vae_tile_blend", "cpu_only")
 
 
+# What a number is for. Without it, it does nothing.
+_SHAPES = {
+    "attention_slice_size": ("attention.sliced",),
+    "vae_tile_size": ("vae_tiling.fast", "vae_tiling.exact"),
+    "vae_tile_blend": ("vae_tiling.fast",),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """`options` have no "automatic" left; `skipped` are sentences."""
@@ -46,9 +54,8 @@ def resolve(
     skipped: list[str] = []
     allowed = _allowed(wanted, device, environment, model_kind, skipped)
     compatible = _compatible(_concrete(allowed, device, environment, model_kind), skipped)
-    return Resolved(
-        options=_concrete(compatible, device, environment, model_kind), skipped=tuple(skipped)
-    )
+    concrete = _concrete(compatible, device, environment, model_kind)
+    return Resolved(options=_without_idle(concrete, skipped), skipped=tuple(skipped))
 
 
 def active_names(options: Optimizations) -> tuple[str, ...]:
@@ -117,6 +124,19 @@ def _compatible(options: Optimizations, skipped: list[str]) -> Optimizations:
             changes[option] = neutral_value(option)
             label, winner = Optimizations.label_of(name), Optimizations.label_of(other)
             skipped.append(f"{label} is not used: it cannot be combined with {winner}.")
+    return replace(options, **changes)
+
+
+def _without_idle(options: Optimizations, skipped: list[str]) -> Optimizations:
+    """Return the options without the numbers that shape a choice which is not in effect."""
+    changes: dict[str, Any] = {}
+    for name, shaped in _SHAPES.items():
+        value = getattr(options, shaped[0].partition(".")[0]).value
+        idle = not any(choice.endswith(f".{value}") for choice in shaped)
+        if idle and getattr(options, name) != neutral_value(name):
+            changes[name] = neutral_value(name)
+            choices = " or ".join(Optimizations.label_of(choice) for choice in shaped)
+            skipped.append(f"{Optimizations.label_of(name)} is not used: it is for {choices}.")
     return replace(options, **changes)
 
 

@@ -10,11 +10,12 @@ import torch
 
 from ...optimizations import HalfPrecision
 from .. import decoding, optimizing, pipelines, prompts, sampling, sizes, tiled_vae
+from ..automatic.ladder import FIRST_TILE_PX
 from ..automatic.plan import Plan, Stage
 from ..automatic.retrying import Retrying
 from ..context import TaskContext
 from ..devices import Device
-from ..messages import Finished, ImageData, ImageFinished, Progress, SeamlessAxes, TextToImage
+from ..messages import Finished, ImageData, ImageFinished, Progress, TextToImage
 from ..openvino_engine import Watch
 from ..optimizing import Applied
 from ..pipelines import LoadedModel
@@ -139,18 +140,14 @@ class _TextToImage:
         )
 
     def _seamless(self, model: LoadedModel, vae_on_cpu: Any) -> ExitStack:  # noqa: ANN401
-        axes = self.request.sampling.seamless
         vaes = [vae for vae in (model.pipeline.vae, vae_on_cpu) if vae is not None]
         with ExitStack() as stack:
-            stack.enter_context(seamless((model.pipeline.unet, *vaes), axes))
+            stack.enter_context(
+                seamless((model.pipeline.unet, *vaes), self.request.sampling.seamless)
+            )
             for vae in vaes:
                 stack.enter_context(
-                    tiled_vae.conditions(
-                        vae,
-                        wrap_x=axes in (SeamlessAxes.X, SeamlessAxes.BOTH),
-                        wrap_y=axes in (SeamlessAxes.Y, SeamlessAxes.BOTH),
-                        before_tile=self.context.raise_if_cancelled,
-                    )
+                    tiled_vae.conditions(vae, before_tile=self.context.raise_if_cancelled)
                 )
             return stack.pop_all()
 
@@ -214,5 +211,5 @@ def _vae_on_cpu(model: LoadedModel) -> Any:  # noqa: ANN401
     """Return a VAE in main memory that decodes in exact tiles, or None if there is none."""
     vae = pipelines.load_vae_on_cpu(model)
     if vae is not None and not tiled_vae.installed(vae):
-        tiled_vae.install(vae, None)
+        tiled_vae.install(vae, tiled_vae.ExactTiling(tile_px=FIRST_TILE_PX))
     return vae

@@ -160,10 +160,11 @@ def test_list_models(capsys):
 
 
 def test_starter_words(monkeypatch, tmp_path):
-    (tmp_path / "model_index.json").write_text('{"_class_name": "Pipeline"}')
-    (tmp_path / "words.json").write_text('{"materials": ["moss", "brick"], "colours": ["red"]}')
     monkeypatch.setattr(cli, "_STARTER_FOLDER", tmp_path)
-    assert cli.starter_words() == ["brick", "moss", "red"]
+    assert cli.starter_words() == []
+    about = {"name": "Starter", "licence": "GPL", "words": ["brick", "moss"]}
+    (tmp_path / "starter.json").write_text(json.dumps(about))
+    assert cli.starter_words() == ["brick", "moss"]
 
 
 def test_command_comes_and_goes_with_the_extension(monkeypatch):

@@ -134,7 +134,9 @@ def test_an_option_of_a_call_replaces_only_itself(painter, machine_preferences):
 
 
 def test_what_contradicts_itself_is_refused(painter):
-    sentence = "Automatic chooses VAE Tiling by itself. Turn it off, or leave them to it."
+    sentence = (
+        "Automatic chooses VAE Tiling by itself. Turn Automatic off, or do not set VAE Tiling."
+    )
     with pytest.raises(RuntimeError, match=sentence):
         _generate(automatic=True, vae_tiling="EXACT", batch_size=2)
     with pytest.raises(InvalidRequestError, match=sentence):

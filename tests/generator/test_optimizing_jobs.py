@@ -6,7 +6,7 @@ import pytest
 import torch
 from tessera.generator_process import devices
 from tessera.generator_process.messages import Scheduler
-from tessera.optimizations import Environment, HalfPrecision, Optimizations, Quantization
+from tessera.optimizations import Environment, HalfPrecision, Optimizations, Quantization, VaeTiling
 
 PLAIN = {"automatic": False, "half_precision": HalfPrecision.OFF}
 SIZE = {"width_px": 16, "height_px": 16}
@@ -113,3 +113,21 @@ def test_apple_gpus_make_images_one_by_one(starter, monkeypatch):
     assert len(images) == 3
     assert max(seen) == 2  # one image, with guidance
     assert "Batch Size is not available on an Apple GPU." in starter.finished.skipped
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"vae_tile_size": 64}, "VAE Tile Size is not used: it is for VAE Tiling (Fast) or"),
+        (
+            {"vae_tiling": VaeTiling.EXACT, "vae_tile_size": 64, "vae_tile_blend": 16},
+            "VAE Tile Blend is not used: it is for VAE Tiling (Fast).",
+        ),
+        ({"attention_slice_size": 2}, "Attention Slice Size is not used: it is for Attention"),
+    ],
+)
+def test_a_number_without_its_choice_is_not_called_applied(starter, options, sentence):
+    starter.run(optimizations=_options(**options))
+    assert [text for text in starter.finished.skipped if text.startswith(sentence)]
+    named = sentence.partition(" is not used")[0].lower().replace(" ", "_")
+    assert not [line for line in starter.finished.applied if line.startswith(named)]

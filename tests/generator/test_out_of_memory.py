@@ -128,6 +128,18 @@ def test_what_was_sampled_is_kept_when_decoding_fails(model_folders, monkeypatch
     assert calls[0] == 4
 
 
+def test_a_vae_in_main_memory_decodes_when_nothing_less_helps(model_folders, monkeypatch, expected):
+    """Seamless along both axes too, in tiles."""
+    runner = _runner(model_folders["starter"])
+    settings = {"seeds": (1,), "seamless": SeamlessAxes.BOTH}
+    (plain,) = runner.images(optimizations=FULL, **settings)
+    _failing(monkeypatch, "decode", times=3)
+    (image,) = runner.images(optimizations=FULL, **settings)
+    assert runner.finished.notes[-1].endswith("trying again with decoding on the CPU.")
+    assert np.abs(image.astype(int) - plain.astype(int)).max() <= 1
+    assert not np.array_equal(plain, expected[0])
+
+
 def test_what_helped_is_remembered(model_folders, monkeypatch):
     runner = _runner(model_folders["starter"])
     with monkeypatch.context() as patch:
