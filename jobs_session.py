@@ -7,6 +7,8 @@ next: undo and loading a file remove them.
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from uuid import uuid4
 
 from .arrivals import Arrival, Arrivals
 from .delivery import Delivery, GenerationResult, Record
@@ -29,6 +31,7 @@ from .generator_process.messages import (
     Ready,
     Request,
 )
+from .generator_process.seeds import seed_from_text, seeds_of_images
 from .preview import Preview
 from .screen import redraw, remember_undo_step
 
@@ -89,8 +92,7 @@ class Session:
             GeneratorError: The generator cannot take it. The job has failed then.
         """
         job = self.jobs.add(request)
-        known = {job.job_id for job in self.jobs.all()}
-        self._records = {key: value for key, value in self._records.items() if key in known}
+        self._forget_records()
         self._records[job.job_id] = Record(request=request, delivery=delivery or Delivery())
         if self.jobs.next_queued() is job:
             self._send(job)
@@ -152,6 +154,27 @@ class Session:
                 self._client.send(Cancel(job_id=job.job_id))
         return found
 
+    def rerun(self, job_id: str) -> Job:
+        """Submit a job again, as it was given: without a typed seed another one is drawn.
+
+        Raises:
+            KeyError: There is no such job.
+            GeneratorError: The generator cannot take it.
+        """
+        record = self._records[job_id]
+        sampling = record.request.sampling
+        if not record.delivery.seed_text.strip():
+            first = seed_from_text("")
+            sampling = replace(sampling, seeds=seeds_of_images(first, len(sampling.seeds)))
+        request = replace(record.request, job_id=uuid4().hex, sampling=sampling)
+        return self.submit(request, record.delivery)
+
+    def forget(self, job_id: str | None = None) -> int:
+        """Take one job that has ended, or all of those, off the list. Returns how many."""
+        count = self.jobs.forget(job_id)
+        self._forget_records()
+        return count
+
     def release(self) -> None:
         """Cancel all jobs and end the generator, which frees its memory."""
         self._last_ready = self.ready
@@ -172,6 +195,10 @@ class Session:
         self.release()
         self._arrivals.close()
         self._preview.close()
+
+    def _forget_records(self) -> None:
+        known = {job.job_id for job in self.jobs.all()}
+        self._records = {key: value for key, value in self._records.items() if key in known}
 
     def _send(self, job: Job) -> None:
         try:

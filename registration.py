@@ -13,6 +13,11 @@ from .operators import install_runtime
 from .operators.bake import TESSERA_OT_bake
 from .operators.cancel import TESSERA_OT_cancel
 from .operators.generate import TESSERA_OT_generate
+from .operators.queue_jobs import (
+    TESSERA_OT_queue_clear,
+    TESSERA_OT_queue_move,
+    TESSERA_OT_queue_rerun,
+)
 from .operators.release_memory import TESSERA_OT_release_memory
 from .operators.reuse_seed import TESSERA_OT_reuse_seed
 from .operators.save_image import TESSERA_OT_save_image
@@ -38,6 +43,9 @@ CLASSES: tuple[type, ...] = (
     TESSERA_PG_settings,
     TESSERA_OT_generate,
     TESSERA_OT_cancel,
+    TESSERA_OT_queue_move,
+    TESSERA_OT_queue_rerun,
+    TESSERA_OT_queue_clear,
     TESSERA_OT_release_memory,
     install_runtime.TESSERA_OT_install_runtime,
     install_runtime.TESSERA_OT_cancel_installation,

@@ -8,7 +8,7 @@ thread-safe: for the main thread.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from .messages import (
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 KEPT_JOBS = 100
 """Ended jobs beyond this number are forgotten, oldest first."""
+
+_NEWEST_SHARE = 0.25  # of the newest step in the running mean, own choice: calm, yet quick to learn
 
 
 class JobState(Enum):
@@ -50,8 +52,8 @@ _STATE_OF_END = {
 class Job:
     """What is known of a request. Times are of the clock of `Jobs`, in seconds.
 
-    `images` are those that have arrived and have not been taken. `preview` is the newest image in
-    the making, None when the job has ended.
+    `preview` is the newest image in the making, or the newest one that is ready, and None when the
+    job has ended. `images_done` counts the images that are ready.
     """
 
     request: Request
@@ -60,12 +62,13 @@ class Job:
     steps: int = 0
     stage: str = ""
     preview: ImageData | None = None
-    images: list[ImageFinished] = field(default_factory=list[ImageFinished])
+    images_done: int = 0
     result: Finished | Failed | Cancelled | None = None
     started_s: float | None = None
     ended_s: float | None = None
-    seconds_left: float | None = None
-    _first_step: tuple[int, float] | None = None
+    _furthest: int = 0
+    _last_step: tuple[int, float] | None = None
+    _seconds_per_step: float | None = None
 
     @property
     def job_id(self) -> str:
@@ -78,28 +81,63 @@ class Job:
         return self.result is not None
 
     @property
+    def images_total(self) -> int:
+        """How many images were asked for."""
+        return len(self.request.sampling.seeds)
+
+    @property
+    def sentence(self) -> str:
+        """Why the job has failed, for the user. Empty if it has not."""
+        return self.result.message if isinstance(self.result, Failed) else ""
+
+    @property
     def progress(self) -> float:
-        """The share of the steps that is done, 0..1."""
+        """The share of the steps that is done, 0..1. It never goes back, not even in a retry."""
         if self.state is JobState.FINISHED:
             return 1.0
-        return min(self.step / self.steps, 1.0) if self.steps > 0 else 0.0
+        return min(self._furthest / self.steps, 1.0) if self.steps > 0 else 0.0
 
-    def take_images(self) -> list[ImageFinished]:
-        """Hand over the images that have arrived since the last call, and forget them."""
-        images, self.images = self.images, []
-        return images
+    def seconds_gone(self, now_s: float) -> float:
+        """Return how long the job has run, or ran. 0 while it waits."""
+        if self.started_s is None:
+            return 0.0
+        end_s = now_s if self.ended_s is None else self.ended_s
+        return max(end_s - self.started_s, 0.0)
+
+    def seconds_left(self, now_s: float) -> float | None:
+        """Return when the job may be done, judged by the steps so far, or None before the first."""
+        if self._seconds_per_step is None or self._last_step is None or self.has_ended:
+            return None
+        step, step_s = self._last_step
+        left_s = max(self.steps - step, 0) * self._seconds_per_step
+        return max(left_s - (now_s - step_s), 0.0)
 
     def advance(self, event: Progress, now_s: float) -> None:
-        """Note how far the job is, and estimate `seconds_left` from the steps so far."""
+        """Note how far the job is, and how long a step takes."""
+        if event.steps != self.steps:  # the server's sign of life is of another length than the job
+            self._furthest = 0
         self.step, self.steps, self.stage = event.step, event.steps, event.stage
+        self._furthest = max(self._furthest, event.step)
         if event.preview is not None:
             self.preview = event.preview
-        if self._first_step is None or event.step <= self._first_step[0]:
-            self._first_step = (event.step, now_s)  # loading before it does not count
-        first, first_s = self._first_step
-        done = event.step - first
-        if done > 0:
-            self.seconds_left = max(event.steps - event.step, 0) * (now_s - first_s) / done
+        self._measure(event.step, now_s)
+
+    def _measure(self, step: int, now_s: float) -> None:
+        if self._last_step is None or step < self._last_step[0] or step == 0:
+            self._last_step = (
+                step,
+                now_s,
+            )  # loading before it, or a failed attempt, does not count
+            return
+        last, last_s = self._last_step
+        if step == last:
+            return
+        per_step = (now_s - last_s) / (step - last)
+        former = self._seconds_per_step
+        self._seconds_per_step = (
+            per_step if former is None else former + _NEWEST_SHARE * (per_step - former)
+        )
+        self._last_step = (step, now_s)
 
 
 class Jobs:
@@ -153,6 +191,40 @@ class Jobs:
         self._forget_old()
         return job
 
+    def move(self, job_id: str, offset: int) -> bool:
+        """Move a waiting job among those that wait, by `offset` places: negative is earlier.
+
+        It stops at the ends of the queue. Returns whether anything has changed: no other job moves.
+
+        Raises:
+            KeyError: There is no such job.
+        """
+        job = self._jobs[job_id]
+        waiting = self.queued()
+        if job not in waiting:
+            return False
+        place = waiting.index(job)
+        target = min(max(place + offset, 0), len(waiting) - 1)
+        waiting.insert(target, waiting.pop(place))
+        in_order = iter(waiting)
+        self._jobs = {
+            found.job_id: found
+            for known in self._jobs.values()
+            for found in [next(in_order) if known.state is JobState.QUEUED else known]
+        }
+        return target != place
+
+    def forget(self, job_id: str | None = None) -> int:
+        """Forget one job that has ended, or all of those. Returns how many."""
+        ended = [
+            job.job_id
+            for job in self._jobs.values()
+            if job.has_ended and job_id in {None, job.job_id}
+        ]
+        for found in ended:
+            del self._jobs[found]
+        return len(ended)
+
     def start(self, job: Job) -> None:
         """Note that the job has been sent."""
         assert job.state is JobState.QUEUED
@@ -176,7 +248,8 @@ class Jobs:
             case Progress():
                 job.advance(event, self._clock())
             case ImageFinished():
-                job.images.append(event)
+                job.images_done += 1
+                job.preview = event.image
             case Finished() | Failed() | Cancelled():
                 self._end(job, event)
         return job
@@ -186,7 +259,6 @@ class Jobs:
         job.result = event
         job.ended_s = self._clock()
         job.preview = None
-        job.seconds_left = None
         if isinstance(event, Failed):
             # Whoever waits reports the sentence; the generator's log has the rest too.
             logger.info("job %s failed: %s\n%s", event.job_id, event.message, event.detail)

@@ -48,8 +48,9 @@ def _draw_running(layout: UILayout, job: "Job") -> None:
     if job.steps:
         text = f"{text} {job.step}/{job.steps}"
     layout.progress(factor=job.progress, text=f"{text}, {elapsed_s:.0f} s")
-    if job.seconds_left is not None:
-        layout.label(text=f"About {job.seconds_left:.0f} s left")
+    left_s = job.seconds_left(time.monotonic())
+    if left_s is not None:
+        layout.label(text=f"About {left_s:.0f} s left")
 
 
 def _draw_preview(layout: UILayout, context: Context) -> None:

@@ -57,7 +57,7 @@ def test_a_terminal_event_ends_the_job(event, state):
     assert jobs.apply(event) is job
     assert (job.state, job.has_ended, job.result) == (state, True, event)
     assert job.preview is None
-    assert job.seconds_left is None
+    assert job.seconds_left(0.0) is None
     assert jobs.running() == jobs.queued() == []
     assert job.progress == (1.0 if state is JobState.FINISHED else 0.25)
 
@@ -85,7 +85,7 @@ def test_a_late_or_unknown_event_changes_nothing(caplog):
         assert jobs.apply(event) is None
         assert "which has ended" in caplog.text
     job = jobs.get("a")
-    assert (job.state, job.step, job.images) == (JobState.CANCELLED, 0, [])
+    assert (job.state, job.step, job.images_done) == (JobState.CANCELLED, 0, 0)
     assert jobs.apply(Ready(device="cpu", device_name="", versions=())) is None
 
 
@@ -119,18 +119,15 @@ def test_only_the_newest_preview_is_kept_and_progress_without_one_keeps_it():
     assert (job.step, job.steps, job.stage) == (3, 4, "Decoding")
 
 
-def test_images_are_handed_over_once():
+def test_images_are_counted_and_shown_until_the_end():
     jobs = started("a")
     job = jobs.get("a")
-    first, second = (
-        ImageFinished(job_id="a", index=index, seed=index, image=image()) for index in range(2)
-    )
-    jobs.apply(first)
-    assert job.take_images() == [first]
-    jobs.apply(second)
+    assert (job.images_done, job.images_total) == (0, 1)
+    jobs.apply(ImageFinished(job_id="a", index=0, seed=5, image=image(7)))
+    assert job.images_done == 1
+    assert job.preview.pixels[0, 0, 0] == 7
     jobs.apply(Cancelled(job_id="a"))
-    assert job.take_images() == [second]
-    assert job.take_images() == []
+    assert (job.images_done, job.preview) == (1, None)
 
 
 def test_progress_stays_between_0_and_1():
@@ -149,15 +146,67 @@ def test_times_and_the_estimate():
     assert job.started_s == 100
     clock.now_s = 160  # loading does not count
     jobs.apply(Progress(job_id="a", step=0, steps=10))
-    assert job.seconds_left is None
+    assert job.seconds_left(clock.now_s) is None
     clock.now_s = 164
     jobs.apply(Progress(job_id="a", step=2, steps=10))
-    assert job.seconds_left == pytest.approx(16)
+    assert job.seconds_left(164) == pytest.approx(16)
+    assert job.seconds_left(167) == pytest.approx(13), "it counts down between two steps"
+    assert job.seconds_gone(167) == 67
     clock.now_s = 170
     jobs.apply(Progress(job_id="a", step=10, steps=10))
-    assert job.seconds_left == 0
+    assert job.seconds_left(170) == 0
     jobs.apply(Finished(job_id="a"))
     assert job.ended_s == 170
+    assert job.seconds_gone(999) == 70
+
+
+def test_a_retry_does_not_make_the_numbers_jump():
+    """It begins with the first step again: the bar waits and the pace is remembered."""
+    clock = Clock()
+    jobs = started("a", clock=clock)
+    job = jobs.get("a")
+    jobs.apply(Progress(job_id="a", step=0, steps=1, stage="Starting"))
+    for step in range(9):
+        jobs.apply(Progress(job_id="a", step=step, steps=10, stage="Sampling"))
+        clock.now_s += 2
+    assert job.progress == 0.8
+    clock.now_s += 60  # out of memory, and the model is loaded again
+    for step in range(9):
+        jobs.apply(Progress(job_id="a", step=step, steps=10, stage="Sampling"))
+        assert (job.step, job.progress) == (step, 0.8)
+        assert job.seconds_left(clock.now_s) == pytest.approx((10 - step) * 2)
+        clock.now_s += 2
+    jobs.apply(Progress(job_id="a", step=9, steps=10, stage="Sampling"))
+    assert job.progress == 0.9
+
+
+def test_waiting_jobs_can_be_moved():
+    jobs = started("a", "b", "c", "d")
+
+    def order():
+        return [job.job_id for job in jobs.queued()]
+
+    assert jobs.move("d", -1)
+    assert order() == ["b", "d", "c"]
+    assert jobs.move("b", 99)
+    assert order() == ["d", "c", "b"]
+    assert not jobs.move("d", -1), "it is the first"
+    assert not jobs.move("a", 1), "it runs"
+    assert [job.job_id for job in jobs.all()] == ["a", "d", "c", "b"]
+    jobs.apply(Finished(job_id="a"))
+    assert jobs.next_queued().job_id == "d"
+    with pytest.raises(KeyError):
+        jobs.move("other", 1)
+
+
+def test_only_ended_jobs_can_be_forgotten():
+    jobs = started("a", "b", "c")
+    jobs.apply(Cancelled(job_id="b"))
+    assert jobs.forget("a") == jobs.forget("other") == 0
+    jobs.apply(Finished(job_id="a"))
+    assert jobs.forget("b") == 1
+    assert jobs.forget() == 1
+    assert [job.job_id for job in jobs.all()] == ["c"]
 
 
 def test_the_first_sign_of_life_is_not_taken_for_the_first_step():
@@ -168,7 +217,14 @@ def test_the_first_sign_of_life_is_not_taken_for_the_first_step():
     jobs.apply(Progress(job_id="a", step=0, steps=10, stage="Sampling"))
     clock.now_s += 1
     jobs.apply(Progress(job_id="a", step=1, steps=10, stage="Sampling"))
-    assert jobs.get("a").seconds_left == pytest.approx(9)
+    assert jobs.get("a").seconds_left(clock.now_s) == pytest.approx(9)
+
+
+def test_a_failed_job_keeps_its_sentence():
+    jobs = started("a")
+    assert jobs.get("a").sentence == ""
+    jobs.apply(Failed(job_id="a", kind=ErrorKind.MODEL, message="No model.", detail="Traceback"))
+    assert jobs.get("a").sentence == "No model."
 
 
 def test_a_failure_is_logged_with_its_detail(caplog):
