@@ -8,8 +8,9 @@ from typing import Any
 
 import bpy
 
-from . import optimization_settings, properties, session
+from . import properties, session
 from .delivery import Delivery, GenerationResult
+from .generation_requests import requests_of
 from .generator_process import errors, messages, seeds
 from .models import FoundModel, find_models
 
@@ -51,8 +52,8 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
         raise TypeError(f"there is no setting {', '.join(unknown)}")
     present = properties.values_of(properties.settings_of(bpy.context))
     given = {name: _checked(name, value, present[name]) for name, value in settings.items()}
-    values = optimization_settings.merged(present, given)
-    request = properties.text_to_image(values)
+    values = properties.values_of_call(present, given)
+    request = requests_of(values)[0]
     material = None
     if values["assign_to_material"]:
         from . import materials

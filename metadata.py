@@ -47,8 +47,9 @@ class ImageSettings:
     """What one image was made with.
 
     `seed` is the number that was used and `seed_text` what the user had typed, empty for a random
-    seed. `scheduler` and `seamless` are names of the enumerations' members. `model` is the name
-    for the user and `model_location` what `properties.py` stores.
+    seed. `typed_prompt` is what was typed, without structure and style and with its wildcards; it
+    is empty if that is the prompt itself. `scheduler` and `seamless` are names of the enumerations'
+    members. `model` is the name for the user and `model_location` what `properties.py` stores.
     """
 
     prompt: str
@@ -63,6 +64,7 @@ class ImageSettings:
     seamless: str
     model: str
     model_location: str = ""
+    typed_prompt: str = ""
 
     def to_json(self) -> str:
         """Return all fields. The seed is a string: JSON numbers of other readers lose digits."""
@@ -111,7 +113,7 @@ class ImageSettings:
 
 
 def settings_of_request(
-    request: TextToImage, *, seed: int, seed_text: str, model: str
+    request: TextToImage, *, seed: int, seed_text: str, typed_prompt: str = "", model: str
 ) -> ImageSettings:
     """Return the settings of one image of a request."""
     sampling = request.sampling
@@ -128,6 +130,7 @@ def settings_of_request(
         seamless=sampling.seamless.name,
         model=model,
         model_location=request.model.location,
+        typed_prompt="" if typed_prompt == sampling.prompt else typed_prompt,
     )
 
 

@@ -8,7 +8,7 @@ script is refused with a sentence by `messages.py`, where hard limits would chan
 Enabling the add-on imports this module. What makes a request is imported when one is made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from bpy.props import BoolProperty, EnumProperty, FloatProperty, IntProperty, StringProperty
@@ -29,12 +29,11 @@ from .generator_process.errors import InvalidRequestError
 from .optimization_settings import (
     BATCH_SIZE,
     OPTION_NAMES,
-    choice_named,
     merged,
-    optimizations_of,
     property_of,
     stored_values,
 )
+from .prompting.structures import CUSTOM, STRUCTURES, TOKENS, Token
 
 if TYPE_CHECKING:
     from .generator_process.messages import TextToImage
@@ -51,6 +50,7 @@ _PREVIEW_ITEMS = [
     (PreviewMode.FAST.name, "Fast", "Show each step roughly, at almost no cost"),
     (PreviewMode.ACCURATE.name, "Accurate", "Show each step as it is, which takes time"),
 ]
+_STRUCTURE_ITEMS = [(item.name, item.label, item.description) for item in STRUCTURES.values()]
 
 
 def _search_models(_settings: object, _context: Context, text: str) -> list[str]:
@@ -60,7 +60,46 @@ def _search_models(_settings: object, _context: Context, text: str) -> list[str]
     return [model.text for model in found if text.casefold() in model.text.casefold()]
 
 
-class GenerationSettings:
+def _search_styles(_settings: object, _context: Context, text: str) -> list[str]:
+    from .prompting.styles import SHIPPED
+
+    return [style.name for style in SHIPPED if text.casefold() in style.name.casefold()]
+
+
+def _search_texts(_settings: object, _context: Context, text: str) -> list[str]:
+    import bpy
+
+    return [found.name for found in bpy.data.texts if text.casefold() in found.name.casefold()]
+
+
+def _search_words(token: Token) -> Callable[[object, Context, str], list[str]]:
+    """Return a search in which a whole choice finds them all: the others are on offer too."""
+
+    def search(_settings: object, _context: Context, text: str) -> list[str]:
+        if text in token.choices:
+            return list(token.choices)
+        return [words for words in token.choices if text.casefold() in words.casefold()]
+
+    return search
+
+
+def _property_of_token(token: Token) -> Any:  # noqa: ANN401  Blender's declarations have no common type
+    return StringProperty(
+        name=token.label,
+        description=f"{token.description}: one of the choices, or words of your own",
+        search=_search_words(token),
+        search_options={"SUGGESTION"},
+        options={"SKIP_SAVE"},
+    )
+
+
+class TokenSettings:
+    """The tokens of all prompt structures: a mix-in, made from what is declared about them."""
+
+    __annotations__ = {name: _property_of_token(token) for name, token in TOKENS.items()}
+
+
+class GenerationSettings(TokenSettings):
     """The settings of a generation: of a scene, and of every operator that generates.
 
     A mix-in: Blender collects the annotations of all base classes.
@@ -72,6 +111,28 @@ class GenerationSettings:
     negative_prompt: StringProperty(
         name="Negative Prompt",
         description="What the image should not show",
+        options={"SKIP_SAVE"},
+    )
+    prompt_structure: EnumProperty(
+        name="Structure",
+        description="How the prompt is put together from what is typed and chosen",
+        items=_STRUCTURE_ITEMS,
+        default=CUSTOM,
+        options={"SKIP_SAVE"},
+    )
+    style: StringProperty(
+        name="Style",
+        description="A style of the list in the preferences. Empty for none",
+        search=_search_styles,
+        search_options={"SUGGESTION"},
+        options={"SKIP_SAVE"},
+    )
+    prompts_text: StringProperty(
+        name="Prompts",
+        description="A text of this file with one prompt in each line, all of which are made"
+        " instead of the prompt above. Empty for none",
+        search=_search_texts,
+        search_options={"SUGGESTION"},
         options={"SKIP_SAVE"},
     )
     width: IntProperty(
@@ -164,6 +225,9 @@ class GenerationSettings:
     if TYPE_CHECKING:
         prompt: str
         negative_prompt: str
+        prompt_structure: str
+        style: str
+        prompts_text: str
         width: int
         height: int
         seed: str
@@ -178,7 +242,7 @@ class GenerationSettings:
         assign_to_material: bool
 
 
-SETTING_NAMES = tuple(GenerationSettings.__annotations__)
+SETTING_NAMES = (*GenerationSettings.__annotations__, *TOKENS)
 """What is stored with a scene."""
 
 REQUEST_NAMES = (*SETTING_NAMES, *OPTION_NAMES)
@@ -189,12 +253,14 @@ class TESSERA_PG_settings(GenerationSettings, PropertyGroup):
     """The settings of one scene."""
 
     def to_text_to_image(self) -> "TextToImage":
-        """Return the request that these settings describe.
+        """Return the first request that these settings describe.
 
         Raises:
             InvalidRequestError: A setting is out of range.
         """
-        return text_to_image(values_of(self))
+        from .generation_requests import requests_of
+
+        return requests_of(values_of(self))[0]
 
 
 def settings_of(context: Context) -> TESSERA_PG_settings:
@@ -216,41 +282,21 @@ def values_of_operator(operator: Operator, context: Context) -> dict[str, Any]:
     """
     given = [name for name in REQUEST_NAMES if operator.properties.is_property_set(name)]
     stored = values_of(settings_of(context))
-    return merged(stored, {name: getattr(operator, name) for name in given})
+    return values_of_call(stored, {name: getattr(operator, name) for name in given})
 
 
-def text_to_image(values: Mapping[str, Any]) -> "TextToImage":
-    """Return the request that settings by name describe. Each has a job number of its own.
+def values_of_call(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings by name: the stored ones, and in their place those given for a call.
+
+    Who gives a prompt wants this one, so a stored text with prompts is left alone then.
 
     Raises:
-        InvalidRequestError: A setting is out of range.
+        InvalidRequestError: Settings were given that contradict each other.
     """
-    from uuid import uuid4
-
-    from .generator_process.messages import SamplingSettings, TextToImage
-    from .generator_process.seeds import seed_from_text, seeds_of_images
-    from .models import model_ref
-
-    count = values["number_of_images"]
-    if not 1 <= count <= MAX_IMAGES:  # here, before a list of that length is made
+    if given.get("prompt") and given.get("prompts_text"):
         raise InvalidRequestError(
-            f"Number of images {count} is out of range. Use a value from 1 to {MAX_IMAGES}."
+            "A prompt and a text with prompts were given. Give one of them only."
         )
-    sampling = SamplingSettings(
-        prompt=values["prompt"],
-        negative_prompt=values["negative_prompt"],
-        width_px=values["width"],
-        height_px=values["height"],
-        steps=values["steps"],
-        guidance=values["guidance"],
-        scheduler=choice_named(Scheduler, "Scheduler", values["scheduler"]),
-        seeds=seeds_of_images(seed_from_text(values["seed"]), count),
-        seamless=choice_named(SeamlessAxes, "Seamless", values["seamless"]),
-        preview=choice_named(PreviewMode, "Preview", values["preview"]),
-    )
-    return TextToImage(
-        job_id=uuid4().hex,
-        sampling=sampling,
-        model=model_ref(values["model"]),
-        optimizations=optimizations_of(values),
-    )
+    if "prompt" in given and not given.get("prompts_text"):
+        given = {**given, "prompts_text": ""}
+    return merged(stored, given)

@@ -49,8 +49,10 @@ class TESSERA_OT_generate(GenerationSettings, OptimizationSettings, Operator):
         return {"FINISHED"}
 
     def _submit(self, context: Context) -> "Job":
+        from ..generation_requests import requests_of
+
         values = properties.values_of_operator(self, context)
-        request = properties.text_to_image(values)
+        request = requests_of(values)[0]
         wanted = values["assign_to_material"] or (
             in_shader_editor(context) and not self.properties.is_property_set("assign_to_material")
         )
