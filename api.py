@@ -8,9 +8,9 @@ from typing import Any
 
 import bpy
 
-from . import properties, session
+from . import calls, session
 from .delivery import Delivery, GenerationResult
-from .generation_requests import requests_of
+from .generation_requests import plan_of
 from .generator_process import errors, messages, seeds
 from .models import FoundModel, find_models
 
@@ -31,9 +31,13 @@ __all__ = [
 def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many types as settings
     """Generate images and wait for them.
 
+    Wildcards, and the lines of a text, give several jobs. If some of them fail, the others are done
+    all the same, and `failed` of the result says which failed and why.
+
     Args:
         settings: Those of `bpy.context.scene.tessera`, by name: `prompt`, `negative_prompt`,
-            `width` and `height` (pixels), `seed` (text or a whole number), `number_of_images`,
+            `prompt_structure` and the tokens of the structures, `style`, `prompts_text`, `width`
+            and `height` (pixels), `seed` (text or a whole number), `number_of_images`,
             `batch_size`, `steps`, `guidance`, `scheduler`, `seamless`, `preview`, `model`,
             `assign_to_material`. What is not given comes from the scene. And the fields of
             `Optimizations`, by name (choices by their names too, such as `vae_tiling="EXACT"`).
@@ -47,32 +51,14 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
         TypeError: There is no such setting.
         TesseraError: Nothing was made, for the reason that its text gives.
     """
-    unknown = sorted(set(settings) - set(properties.REQUEST_NAMES))
-    if unknown:
-        raise TypeError(f"there is no setting {', '.join(unknown)}")
-    present = properties.values_of(properties.settings_of(bpy.context))
-    given = {name: _checked(name, value, present[name]) for name, value in settings.items()}
-    values = properties.values_of_call(present, given)
-    request = requests_of(values)[0]
+    values = calls.values_of_script(settings)
+    planned = plan_of(values)
     material = None
     if values["assign_to_material"]:
         from . import materials
 
         material = materials.target_of(bpy.context)
-    delivery = Delivery(seed_text=values["seed"], material=material)
-    return run(request, delivery)
-
-
-def _checked(name: str, value: Any, present: Any) -> Any:  # noqa: ANN401  as above
-    """Return a setting in the type of the scene's, where that changes nothing."""
-    kind = type(present)
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if is_whole and (kind is float or name == "seed"):
-        return kind(value)
-    if type(value) is not kind:
-        wanted = {str: "text", bool: "True or False", int: "a whole number"}.get(kind, "a number")
-        raise errors.InvalidRequestError(f"{name} {value!r} is not {wanted}.")
-    return value
+    return calls.submit(planned, seed_text=values["seed"], material=material).wait()
 
 
 def run(request: messages.Request, delivery: Delivery | None = None) -> GenerationResult:

@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field
 from enum import Enum
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import Any
 
 import bpy
 
-from . import api, models, optimization_settings, preferences, runtime
+from . import calls, models, optimization_settings, preferences, runtime
+from .delivery import GenerationResult
+from .generation_requests import plan_of
 from .generator_process.client import GeneratorProcess
 from .generator_process.errors import (
     CancelledError,
@@ -27,6 +29,7 @@ from .generator_process.errors import (
 )
 from .generator_process.messages import Ready, Scheduler, SeamlessAxes
 from .metadata import version
+from .prompting.structures import STRUCTURES, TOKENS
 
 COMMAND = "tessera"
 DONE, FAILED, WRONG = 0, 1, 2
@@ -76,8 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_generate_options(parser: argparse.ArgumentParser) -> None:
     # Options without a default here are settings: left out, they keep the scene's value.
     settings = parser.add_argument_group("settings", argument_default=argparse.SUPPRESS)
-    settings.add_argument("--prompt", required=True, help="what the image should show")
-    settings.add_argument("--negative-prompt", help="what it should not show")
+    _add_prompt_options(settings)
     settings.add_argument("--width", type=int, metavar="PIXELS")
     settings.add_argument("--height", type=int, metavar="PIXELS")
     settings.add_argument("--seed", help="a whole number or any word")
@@ -93,7 +95,7 @@ def _add_generate_options(parser: argparse.ArgumentParser) -> None:
         argument_default=argparse.SUPPRESS,
     )
     for name, field in optimization_settings.FIELDS.items():
-        optimizations.add_argument(f"--{name.replace('_', '-')}", **_argument_of(field))
+        optimizations.add_argument(_option(name), **_argument_of(field))
     parser.add_argument(
         "--output",
         type=Path,
@@ -103,6 +105,33 @@ def _add_generate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument("--json", action="store_true", help="print one JSON value")
     parser.set_defaults(run=_generate)
+
+
+def _add_prompt_options(settings: "argparse._ArgumentGroup") -> None:
+    prompts = settings.add_mutually_exclusive_group(required=True)
+    prompts.add_argument("--prompt", help="what the image should show")
+    prompts.add_argument(
+        "--prompts-text",
+        metavar="NAME",
+        help="a text of the opened .blend file with a prompt in each line",
+    )
+    prompts.add_argument(
+        "--prompts-file", type=Path, metavar="FILE", help="a text file with a prompt in each line"
+    )
+    settings.add_argument("--negative-prompt", help="what it should not show")
+    settings.add_argument(
+        "--structure", type=_upper, choices=list(STRUCTURES), dest="prompt_structure"
+    )
+    for token in TOKENS.values():
+        choices = ", ".join(token.choices)
+        settings.add_argument(
+            _option(token.name), metavar="WORDS", help=f"such as: {choices}; or words of your own"
+        )
+    settings.add_argument("--style", metavar="NAME", help="one of the list in the preferences")
+
+
+def _option(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
 
 
 def _argument_of(field: "Field[Any]") -> dict[str, Any]:
@@ -127,17 +156,22 @@ def _upper(text: str) -> str:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from .properties import settings_of
-
     settings = {key: value for key, value in vars(options).items() if key in _setting_names()}
     output: Path = options.output
     _check_output(output)
-    count = settings.get("number_of_images", settings_of(bpy.context).number_of_images)
+    if "prompts_file" in options:
+        settings["prompts_text"] = _text_of(options.prompts_file)
+    values = calls.values_of_script({**settings, "preview": "NONE"})
+    planned = plan_of(values)
+    seeds = [seed for one in planned for seed in one.request.sampling.seeds]
+    paths = _files(output, len(seeds))
     if not options.overwrite:
-        _check_free(_files(output, count))
-    result = api.generate(preview="NONE", **settings)
-    files = _save(result.images, output)
-    for sentence in (*result.notes, *result.skipped):
+        _check_free(paths)
+    result = calls.submit(planned, seed_text=values["seed"]).wait()
+    # By their seeds: an image that failed leaves its number free.
+    path_of_seed = dict(zip(seeds, paths, strict=True)) if paths else {}
+    files = _save(result, output, path_of_seed)
+    for sentence in (*result.notes, *result.skipped, *result.failed):
         _say(sentence)
     if options.json:
         _print_json(
@@ -148,13 +182,27 @@ def _generate(options: argparse.Namespace) -> int:
                 "applied": result.applied,
                 "skipped": result.skipped,
                 "notes": result.notes,
+                "failed": result.failed,
                 "seconds": dict(result.seconds),
             }
         )
     else:
         for path, seed in zip(files, result.seeds, strict=True):
             _print(f"{path}\tseed {seed}")
-    return DONE
+    return FAILED if result.failed else DONE
+
+
+def _text_of(path: Path) -> str:
+    """Return the name of a text of this session with the lines of a file."""
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(
+            f'"{path}" cannot be read as a text file in UTF-8 ({error}).'
+        ) from error
+    text = bpy.data.texts.new(path.name)
+    text.from_string(content)
+    return text.name
 
 
 def _setting_names() -> frozenset[str]:
@@ -196,14 +244,13 @@ def _check_free(files: Sequence[Path]) -> None:
             )
 
 
-def _save(names: Sequence[str], output: Path) -> list[Path]:
+def _save(result: GenerationResult, output: Path, path_of_seed: Mapping[int, Path]) -> list[Path]:
+    """Write the images to their files, or to names that are free in the user's folder."""
     from .operators.save_image import save
 
-    files = []
-    paths = _files(output, len(names))
-    for number, name in enumerate(names):
-        folder = output.absolute()
-        path = paths[number] if paths else _free_path(folder / bpy.path.clean_name(name))
+    files: list[Path] = []
+    for name, seed in zip(result.images, result.seeds, strict=True):
+        path = path_of_seed.get(seed) or _free_path(output.absolute() / bpy.path.clean_name(name))
         save(bpy.data.images[name], path)
         files.append(path)
     return files

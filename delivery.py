@@ -32,11 +32,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationResult:
-    """What a job has made.
+    """What a job, or a call of several jobs, has made.
 
     `images` are the names of the image datablocks and `seeds` the seeds that made them, in the same
     order. The other fields are those of `messages.Finished`; `notes` and `skipped` are sentences
-    for the user, `seconds` are (stage, seconds) pairs.
+    for the user, `seconds` are (stage, seconds) pairs. `failed` are sentences too: which jobs of a
+    call failed while others did not.
     """
 
     images: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class GenerationResult:
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: tuple[tuple[str, float], ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bpy.types import Context, Event, Operator
 
-from .. import properties, session
+from .. import properties
 from ..generator_process.errors import TesseraError
 from ..optimization_settings import OptimizationSettings
 from ..properties import GenerationSettings
@@ -13,7 +13,7 @@ from ..properties import GenerationSettings
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
 
-    from ..generator_process.jobs import Job
+    from ..calls import Call
     from ..materials import MaterialTarget
 
 
@@ -31,7 +31,7 @@ class TESSERA_OT_generate(GenerationSettings, OptimizationSettings, Operator):
         return True
 
     def invoke(self, context: Context, event: Event) -> "set[OperatorReturnItems]":
-        """Start the job and return at once."""
+        """Start the jobs and return at once."""
         try:
             self._submit(context)
         except TesseraError as error:
@@ -39,28 +39,28 @@ class TESSERA_OT_generate(GenerationSettings, OptimizationSettings, Operator):
         return {"FINISHED"}
 
     def execute(self, context: Context) -> "set[OperatorReturnItems]":
-        """Start the job and wait for its images."""
+        """Start the jobs and wait for their images."""
         try:
-            result = session.get().wait(self._submit(context))
+            result = self._submit(context).wait()
         except TesseraError as error:
             return self._fail(error)
         for sentence in (*result.notes, *result.skipped):
             self.report({"INFO"}, sentence)
+        for sentence in result.failed:  # for scripts an exception: what was made is kept
+            self.report({"ERROR"}, sentence)
         return {"FINISHED"}
 
-    def _submit(self, context: Context) -> "Job":
-        from ..generation_requests import requests_of
+    def _submit(self, context: Context) -> "Call":
+        from .. import calls
+        from ..generation_requests import plan_of
 
         values = properties.values_of_operator(self, context)
-        request = requests_of(values)[0]
+        planned = plan_of(values)
         wanted = values["assign_to_material"] or (
             in_shader_editor(context) and not self.properties.is_property_set("assign_to_material")
         )
         material = _material_target(context) if wanted else None
-        from ..delivery import Delivery
-
-        delivery = Delivery(seed_text=values["seed"], material=material)
-        return session.get().submit(request, delivery)
+        return calls.submit(planned, seed_text=values["seed"], material=material)
 
     def _fail(self, error: TesseraError) -> "set[OperatorReturnItems]":
         self.report({"ERROR"}, str(error))
