@@ -49,14 +49,23 @@ class Arrivals:
             file = self._thread.submit(images.png_of, event.image, settings)
         self._queue.append(Arrival(event=event, settings=settings, file=file))
 
-    def take(self) -> Arrival | None:
-        """Return the next one if it is ready. Never waits."""
+    def first(self) -> Arrival | None:
+        """Return the next one if it is ready, and leave it there. Never waits."""
         if not self._queue:
             return None
         file = self._queue[0].file
-        if file is not None and not file.done():
-            return None
-        return self._queue.popleft()
+        return self._queue[0] if file is None or file.done() else None
+
+    def remove_first(self) -> None:
+        """Forget the next one."""
+        self._queue.popleft()
+
+    def has_end_of(self, job_id: str) -> bool:
+        """Tell whether the terminal event of a job is waiting."""
+        return any(
+            arrival.event.job_id == job_id and not isinstance(arrival.event, ImageFinished)
+            for arrival in self._queue
+        )
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the next one is ready. Returns False at once if there is none."""

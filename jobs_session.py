@@ -6,10 +6,12 @@ next: undo and loading a file remove them.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
+from . import notifications, preferences, screen
 from .arrivals import Arrival, Arrivals
 from .delivery import Delivery, GenerationResult, Record
 from .generator_process.client import Client
@@ -33,11 +35,13 @@ from .generator_process.messages import (
 )
 from .generator_process.seeds import seed_from_text, seeds_of_images
 from .preview import Preview
-from .screen import redraw, remember_undo_step
 
 logger = logging.getLogger(__name__)
 
 _WAIT_S = 0.1  # between two looks at Ctrl-C
+_LOOK_S = 0.2  # between two redraws of a progress bar
+_PUT_OFF_S = 20.0  # an image waits no longer for the user to end what he is doing
+_DELIVERY_S = 0.004  # how long one pump may bring images into Blender: the user waits for it
 
 
 class Session:
@@ -60,6 +64,10 @@ class Session:
         self._records: dict[str, Record] = {}
         self._arrivals = Arrivals()
         self._preview = Preview()
+        self._is_closing = False
+        self._waited_for: set[str] = set()
+        self._put_off_since_s: float | None = None
+        self._next_look_s = 0.0
 
     @property
     def ready(self) -> Ready | None:
@@ -101,17 +109,25 @@ class Session:
         self._on_submit()
         return job
 
-    def pump(self) -> None:
-        """Apply what has arrived from the generator, and hand it the next job. Never waits."""
-        for event in self._client.poll() if self._client is not None else ():
+    def pump(self, *, may_wait_for_user: bool = False) -> None:
+        """Apply what has arrived from the generator, and hand it the next job. Never waits.
+
+        Args:
+            may_wait_for_user: Images may arrive later while the user is moving something.
+        """
+        events = self._client.poll() if self._client is not None else []
+        for event in events:
             self._take(event)
-        self._deliver_next()
+        if not (may_wait_for_user and self._is_better_later()):
+            self._handle_arrivals()
         job = self.jobs.next_queued()
         if job is not None:
             self._send(job)
-        running = self.jobs.running()
-        self._preview.show_newest(running[0] if running else None)
-        redraw()
+        self._show(is_news=bool(events))
+
+    def hide_preview(self) -> None:
+        """Put everything back that shows the image in the making. The next pump shows it again."""
+        self._preview.remove()
 
     def wait(self, job: Job) -> GenerationResult:
         """Pump until the job has ended, and return what it made. Ctrl-C cancels it.
@@ -121,6 +137,7 @@ class Session:
             TesseraError: It failed, for the reason that the user is to read.
         """
         try:
+            self._waited_for.add(job.job_id)
             while not job.has_ended:
                 self.pump()
                 if not (job.has_ended or self._arrivals.wait(_WAIT_S) or self._client is None):
@@ -128,6 +145,8 @@ class Session:
         except KeyboardInterrupt:
             self.cancel(job.job_id)
             raise
+        finally:
+            self._waited_for.discard(job.job_id)
         if isinstance(job.result, Failed):
             raise ERROR_OF_KIND[job.result.kind](job.result.message)
         if isinstance(job.result, Cancelled):
@@ -176,7 +195,7 @@ class Session:
         return count
 
     def release(self) -> None:
-        """Cancel all jobs and end the generator, which frees its memory."""
+        """Cancel all jobs and end the generator, which frees its memory. Finished images stay."""
         self._last_ready = self.ready
         client, self._client = self._client, None
         for job in self.jobs.queued():
@@ -185,13 +204,15 @@ class Session:
             client.close()
             for event in client.poll():
                 self._take(event)
-        while self._arrivals.wait():
-            self._deliver_next()
         for job in self.jobs.running():
-            self._end(Cancelled(job_id=job.job_id))
+            if not self._arrivals.has_end_of(job.job_id):
+                self._arrivals.add(Cancelled(job_id=job.job_id))
+        while self._arrivals.wait():
+            self._handle_arrivals()
 
     def close(self) -> None:
         """End everything. The session cannot be used afterwards."""
+        self._is_closing = True
         self.release()
         self._arrivals.close()
         self._preview.close()
@@ -220,36 +241,92 @@ class Session:
             case _:
                 self.jobs.apply(event)
 
-    def _deliver_next(self) -> None:
-        """Deliver one image at most, and end the jobs whose images have all been delivered."""
-        while (arrival := self._arrivals.take()) is not None:
-            if not isinstance(arrival.event, ImageFinished):
-                self._end(arrival.event)
-                continue
-            self._deliver(arrival)
-            return
+    def _handle_arrivals(self) -> None:
+        """Keep images, and deliver those of a job that has ended. Stops when time is up."""
+        end_s = time.perf_counter() + _DELIVERY_S
+        while (arrival := self._arrivals.first()) is not None:
+            if not self._handle(arrival):
+                self._arrivals.remove_first()
+            if time.perf_counter() > end_s:
+                return
 
-    def _deliver(self, arrival: Arrival) -> None:
-        job_id = arrival.event.job_id
-        if self.jobs.get(job_id).has_ended:
-            return
+    def _handle(self, arrival: Arrival) -> bool:
+        """Do a small part of what there is to do. Returns whether there is more of it."""
+        event = arrival.event
+        record = self._records.get(event.job_id)
+        if record is None or self.jobs.get(event.job_id).has_ended:
+            self.jobs.apply(event)
+            return False
         try:
-            self._records[job_id].deliver(arrival)
+            if isinstance(event, ImageFinished):
+                record.keep(arrival)
+                self.jobs.apply(event)
+                return False
+            self._hide_preview(is_result_near=record.has_files)
+            if record.deliver_next():
+                return True
+        except TesseraError as error:
+            self._note_failure(record, error)
         except Exception as error:  # the pump goes on, whatever a delivery meets
-            if not isinstance(error, TesseraError):
-                logger.exception("an image of job %s could not be delivered", job_id)
-                error = GeneratorError(f"The image could not be put into Blender ({error}).")
-            if self._client is not None:
-                self._client.send(Cancel(job_id=job_id))
-            self._fail(job_id, error)
+            logger.exception("an image of job %s could not be delivered", event.job_id)
+            text = f"The image could not be put into Blender ({error})."
+            self._note_failure(record, GeneratorError(text))
+        else:
+            self._hide_preview(is_result_near=False)
+            self._end(event)
+            return False
+        return not isinstance(event, ImageFinished)
+
+    def _hide_preview(self, *, is_result_near: bool) -> None:
+        try:
+            self._preview.remove(is_result_near=is_result_near)
+        except Exception:  # the images matter more
+            logger.exception("the preview could not be removed")
+
+    def _is_better_later(self) -> bool:
+        """Tell whether to put off what has arrived, for a while at most."""
+        now_s = time.monotonic()
+        if not self._arrivals or not screen.is_in_action():
+            self._put_off_since_s = None
+            return False
+        if self._put_off_since_s is None:
+            self._put_off_since_s = now_s
+        return now_s - self._put_off_since_s < _PUT_OFF_S
+
+    def _show(self, *, is_news: bool) -> None:
+        """Show the newest preview, and how far the job is, no more often than one can see."""
+        running = self.jobs.running()
+        job = running[0] if running else None
+        target = self._records[job.job_id].delivery.material if job is not None else None
+        interval_s = preferences.preview_interval_ms() / 1000
+        if self._preview.show_newest(job, target, interval_s):
+            screen.redraw_images()
+        now_s = time.monotonic()
+        is_due = now_s >= self._next_look_s and (is_news or job is not None)
+        if is_due or self._next_look_s == 0.0:
+            self._next_look_s = now_s + _LOOK_S
+            screen.redraw()
+
+    def _note_failure(self, record: Record, error: TesseraError) -> None:
+        job_id = record.request.job_id
+        record.failure = record.failure or error
+        if self._client is not None and not self._arrivals.has_end_of(job_id):
+            self._client.send(Cancel(job_id=job_id))
 
     def _fail(self, job_id: str, error: TesseraError) -> None:
         self._end(Failed(job_id=job_id, kind=kind_of(error), message=str(error)))
 
     def _end(self, event: Finished | Failed | Cancelled) -> None:
+        record = self._records[event.job_id]
+        if record.failure is not None and not isinstance(event, Failed):
+            error = record.failure
+            event = Failed(job_id=event.job_id, kind=kind_of(error), message=str(error))
         job = self.jobs.apply(event)
         if job is None:
             return
-        self._preview.remove()
-        if self._records[job.job_id].images:
-            remember_undo_step("Generate")
+        record.forget_files()
+        self._next_look_s = 0.0
+        if record.images:
+            screen.remember_undo_step("Generate")
+        if not self._is_closing and event.job_id not in self._waited_for:
+            notifications.tell_end(job, record.images)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import bpy
 from bpy.props import PointerProperty
 
-from . import runtime, session
+from . import handlers, runtime, session
 from .operators import install_runtime
 from .operators.bake import TESSERA_OT_bake
 from .operators.cancel import TESSERA_OT_cancel
@@ -19,6 +19,7 @@ from .operators.queue_jobs import (
     TESSERA_OT_queue_rerun,
 )
 from .operators.release_memory import TESSERA_OT_release_memory
+from .operators.report import TESSERA_OT_report
 from .operators.reuse_seed import TESSERA_OT_reuse_seed
 from .operators.save_image import TESSERA_OT_save_image
 from .operators.use_preset import TESSERA_OT_use_preset
@@ -46,6 +47,7 @@ CLASSES: tuple[type, ...] = (
     TESSERA_OT_queue_move,
     TESSERA_OT_queue_rerun,
     TESSERA_OT_queue_clear,
+    TESSERA_OT_report,
     TESSERA_OT_release_memory,
     install_runtime.TESSERA_OT_install_runtime,
     install_runtime.TESSERA_OT_cancel_installation,
@@ -87,6 +89,7 @@ def _parts() -> list[tuple[Callable[[], object], Callable[[], object]]]:
     return [
         *classes,
         (_add_settings, _remove_settings),
+        (handlers.add, handlers.remove),
         (_start_session, session.stop),
         (lambda: _add_command(command), lambda: _remove_command(command)),
         (_nothing, install_runtime.stop),

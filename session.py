@@ -4,6 +4,7 @@
 Nothing else is imported before it is needed: that would make enabling the add-on slow.
 """
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .generator_process.client import Client
     from .generator_process.messages import Ready
     from .jobs_session import Session
+
+logger = logging.getLogger(__name__)
 
 _PUMP_INTERVAL_S = 0.05
 
@@ -83,5 +86,8 @@ def _has_event_loop() -> bool:
 def _tick() -> float | None:
     if _session is None:
         return None
-    _session.pump()
+    try:
+        _session.pump(may_wait_for_user=True)
+    except Exception:  # Blender would stop the timer, and jobs would never end
+        logger.exception("a pump was cut short")
     return _PUMP_INTERVAL_S if _session.is_busy else None

@@ -8,41 +8,13 @@ may undo or load a file, so it holds names and session identifiers, never databl
 from dataclasses import dataclass
 
 import bpy
-from bpy.types import (
-    Context,
-    Image,
-    Material,
-    NodeTree,
-    Object,
-    ShaderNodeTexImage,
-    SpaceNodeEditor,
-)
+from bpy.types import Context, Image, Material, NodeTree, Object, SpaceNodeEditor
 
 from ..generator_process.errors import InvalidRequestError
-from . import colour_input, node_layout, shader_nodes
-
-GENERATED_MARK = "tessera_generated"
-"""Custom property of the nodes that Tessera added: only those give way to a newer image."""
+from . import colour_input, image_nodes, live, shader_nodes, targets
+from .targets import MaterialTarget
 
 _WITH_SURFACE = {"MESH", "CURVE", "SURFACE", "META", "FONT", "CURVES", "POINTCLOUD"}
-_COPIED_SETTINGS = ("interpolation", "projection", "projection_blend", "extension")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaterialTarget:
-    """Which material gets the image.
-
-    `material_uid` is None where the object has no material yet: one is made then, in slot number
-    `slot` (from 0) of the object. Identifiers are those of `ID.session_uid`; names count only
-    after `filepath`, where that is not empty, has been loaded again.
-    """
-
-    material_uid: int | None
-    material_name: str = ""
-    object_uid: int | None = None
-    object_name: str = ""
-    slot: int = 0
-    filepath: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,27 +74,27 @@ def assign(target: MaterialTarget, image: Image) -> Assignment:
     if target.material_uid is None:
         material = _material_of_object(target, image.name)
     else:
-        material = _lookup_material(target)
+        material = targets.lookup_material(target)
         _check_material(material)
     place = colour_input.find_or_make(material, shader_nodes.engine_of(bpy.context.scene))
-    node = place.tree.nodes.new("ShaderNodeTexImage")
-    assert isinstance(node, ShaderNodeTexImage), "of the type asked for"
+    node = live.take(place.tree)
+    if node is None:
+        node = image_nodes.add(place)
     node.image = image
-    node[GENERATED_MARK] = True
-    anchor = place.anchor
-    former = _former_node(place)
-    if former is not None:
-        _take_over(node, former)
-        anchor = former
-    node_layout.place_left_of(place.tree, node, anchor)
+    node[image_nodes.GENERATED_MARK] = True
     for other in place.tree.nodes:
         other.select = other == node
-    if place.is_free or former is not None:
-        assert place.socket is not None, "free, or fed by the former node"
-        colour = shader_nodes.required_socket(node.outputs, "Color")
-        place.tree.links.new(colour, place.socket)
+    if image_nodes.feeds(node, place):
         place.tree.nodes.active = node
         return Assignment(material=material.name)
+    if place.is_free:
+        return Assignment(
+            material=material.name,
+            note=(
+                f'The new Image Texture of material "{material.name}" was unlinked while it was'
+                " made. Link it in the Shader Editor to use it."
+            ),
+        )
     return Assignment(
         material=material.name,
         note=(
@@ -182,25 +154,11 @@ def _check_material(material: Material) -> None:
             f'Material "{material.name}" is a Grease Pencil material, which has no shader.'
             " Choose another material."
         )
-    colour_input.check(material, shader_nodes.engine_of(bpy.context.scene))
-
-
-def _lookup_material(target: MaterialTarget) -> Material:
-    reloaded = bool(target.filepath) and target.filepath == bpy.data.filepath
-    for material in bpy.data.materials:
-        if material.session_uid == target.material_uid:
-            return material
-    material = bpy.data.materials.get((target.material_name, None)) if reloaded else None
-    if material is None:
-        raise InvalidRequestError(
-            f'Material "{target.material_name}" is no longer there. The image is kept;'
-            " add it to a material with an Image Texture node."
-        )
-    return material
+    colour_input.find(material, shader_nodes.engine_of(bpy.context.scene))
 
 
 def _material_of_object(target: MaterialTarget, name: str) -> Material:
-    found = _lookup_object(target)
+    found = targets.lookup_object(target)
     _check_object(found)
     material = found.active_material
     if target.slot < len(found.material_slots):
@@ -217,38 +175,5 @@ def _material_of_object(target: MaterialTarget, name: str) -> Material:
     return material
 
 
-def _lookup_object(target: MaterialTarget) -> Object:
-    reloaded = bool(target.filepath) and target.filepath == bpy.data.filepath
-    for found in bpy.data.objects:
-        if found.session_uid == target.object_uid:
-            return found
-    found = bpy.data.objects.get((target.object_name, None)) if reloaded else None
-    if found is None:
-        raise InvalidRequestError(
-            f'Object "{target.object_name}" is no longer there. The image is kept;'
-            " add it to a material with an Image Texture node."
-        )
-    return found
-
-
 def _active_slot(found: Object) -> bpy.types.MaterialSlot:
     return found.material_slots[found.active_material_index or 0]
-
-
-def _former_node(place: colour_input.Place) -> ShaderNodeTexImage | None:
-    source = None if place.socket is None else shader_nodes.source_of(place.socket)
-    if source is None:
-        return None
-    node = source.node
-    if isinstance(node, ShaderNodeTexImage) and node.get(GENERATED_MARK):
-        return node
-    return None
-
-
-def _take_over(node: ShaderNodeTexImage, former: ShaderNodeTexImage) -> None:
-    for name in _COPIED_SETTINGS:
-        setattr(node, name, getattr(former, name))
-    link = shader_nodes.link_into(shader_nodes.required_socket(former.inputs, "Vector"))
-    if link is not None and link.from_socket is not None:
-        vector = shader_nodes.required_socket(node.inputs, "Vector")
-        shader_nodes.tree_of(former).links.new(link.from_socket, vector)

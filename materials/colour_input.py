@@ -53,14 +53,13 @@ class _Found:
     groups: tuple[Node, ...]
 
 
-def check(material: Material, engine: str) -> None:
-    """Raise what `find_or_make` would raise, and change nothing.
+def find(material: Material, engine: str) -> Place | None:
+    """Return the place for an image, or None where something is missing. Changes nothing.
 
     Raises:
         InvalidRequestError: The material has no colour that an image could replace.
     """
-    if has_nodes(material):
-        _find(material, ensure_nodes(material), engine)
+    return _find(material, ensure_nodes(material), engine) if has_nodes(material) else None
 
 
 def find_or_make(material: Material, engine: str) -> Place:

@@ -180,11 +180,13 @@ def test_without_an_installation():
 def test_a_result_that_is_not_an_image_fails_the_job(generator):
     job = session.get().submit(_request())
     pixels = np.full((8, 16, 3), np.nan, np.float32)
-    generator.push(_image_finished(job, pixels=pixels), Finished(job_id=job.job_id))
+    generator.push(_image_finished(job), _image_finished(job, pixels=pixels))
+    _pump_until(lambda: generator.sent[-1] == Cancel(job_id=job.job_id))
+    assert not job.has_ended, "the generator still works on it"
+    generator.push(Cancelled(job_id=job.job_id))
     with pytest.raises(InvalidResultError, match="pixels without a value"):
         session.get().wait(job)
-    assert not bpy.data.images
-    assert generator.sent[-1] == Cancel(job_id=job.job_id)
+    assert [image.name for image in bpy.data.images] == ["p 1"], "the good one is kept"
 
 
 def test_release_ends_the_generator_and_its_jobs():

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the end of a job is told to a user who does something else. Side: Blender."""
+
+import time
+from collections.abc import Sequence
+
+from . import runtime, screen
+from .generator_process.jobs import Job, JobState
+
+LONG_S = 5.0
+"""The end of a job that took longer is told: until then the user is taken to be watching."""
+
+_PROMPT_LETTERS = 40
+
+
+def tell_end(job: Job, images: Sequence[str]) -> None:
+    """Report that a job is done, or why it is not, if the user will want to know."""
+    seconds = job.seconds_gone(time.monotonic())
+    if job.state is JobState.FAILED:
+        log = runtime.log_folder() / "generator.log"
+        screen.report("WARNING", f"{job.sentence} Log: {log}")
+    elif job.state is JobState.FINISHED and seconds > LONG_S:
+        screen.report("INFO", _ready(job, images, seconds))
+
+
+def short_prompt(job: Job, letters: int = _PROMPT_LETTERS) -> str:
+    """Return the prompt in one line, cut to this many letters."""
+    text = " ".join(job.request.sampling.prompt.split())
+    return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"
+
+
+def _ready(job: Job, images: Sequence[str], seconds: float) -> str:
+    what = f'"{short_prompt(job)}"' if job.request.sampling.prompt.strip() else "without a prompt"
+    if len(images) == 1:
+        return f"The image {what} is ready after {seconds:.0f} s."
+    return f"{len(images)} images {what} are ready after {seconds:.0f} s."
