@@ -4,8 +4,8 @@
 A text encoder of the CLIP family reads a window of 77 tokens, two of which mark begin and end. A
 longer prompt is encoded in several windows whose results are put one after another, which the
 UNet's cross-attention takes as they are. The prompt and the negative prompt get the same number
-of windows (bug report P127). A prompt that fits into one window gives, bit for bit, what diffusers
-gives.
+of windows (bug report P127). A prompt that fits into one window and has no weights gives, bit for
+bit, what diffusers gives.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..prompting import weights
 from .errors import InvalidRequestError
 from .pipelines import LoadedModel
 
 if TYPE_CHECKING:
     from transformers import CLIPTextModel, CLIPTokenizer
+
+_Token = tuple[int, float]
+"""The number of a token, and its weight."""
 
 _LOOK_BACK = 15  # tokens that a window may stay shorter so as not to cut a word
 
@@ -55,12 +59,13 @@ def encode(model: LoadedModel, prompt: str, negative_prompt: str, *, guided: boo
 
     Args:
         model: The model whose tokenizers and text encoders are used.
-        prompt: Any text, also empty.
-        negative_prompt: Any text. Where SDXL is trained so, an empty one is all zeros.
+        prompt: Any text, also empty. Weights are those of `prompting.weights`.
+        negative_prompt: Likewise. Where SDXL is trained so, an empty one is all zeros.
         guided: Whether classifier-free guidance is used.
 
     Raises:
-        InvalidRequestError: A text holds half of a surrogate pair, which is no character.
+        InvalidRequestError: A text holds half of a surrogate pair, which is no character, or a
+            weight that is out of range.
     """
     check_text("Prompt", prompt)
     check_text("Negative prompt", negative_prompt)
@@ -123,33 +128,62 @@ class _Reader:
         longest = text_encoder.config.max_position_embeddings
         self._window = min(int(tokenizer.model_max_length), int(longest))
 
-    def windows(self, text: str) -> list[list[int]]:
+    def windows(self, text: str) -> list[list[_Token]]:
         """Return the tokens of each window, without begin, end and padding. At least one window."""
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        tokens: list[_Token] = []
+        for piece in weights.parse(text).pieces:
+            ids = self._tokenizer(piece.text, add_special_tokens=False, verbose=False).input_ids
+            tokens += [(token_id, piece.weight) for token_id in ids]
         capacity = self._window - 2
-        windows: list[list[int]] = []
-        while len(ids) > capacity:
-            cut = self._end_of_word(ids, capacity)
-            windows.append(ids[:cut])
-            ids = ids[cut:]
-        return [*windows, ids]
+        windows: list[list[_Token]] = []
+        while len(tokens) > capacity:
+            cut = self._end_of_word(tokens, capacity)
+            windows.append(tokens[:cut])
+            tokens = tokens[cut:]
+        return [*windows, tokens]
 
     def encode(
-        self, windows: list[list[int]], count: int, device: torch.device
+        self, windows: list[list[_Token]], count: int, device: torch.device
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return embeddings (1, count * window, features) and, for SDXL, the pooled ones."""
+        """Return embeddings (1, count * window, features) and, for SDXL, the pooled ones.
+
+        Weights do not touch the pooled ones.
+        """
         embeds: list[torch.Tensor] = []
         pooled: torch.Tensor | None = None
-        for ids in windows + [[]] * (count - len(windows)):
-            whole, mask = self._whole_window(ids, device)
-            output = self._text_encoder(whole, attention_mask=mask, output_hidden_states=self._sdxl)
-            if self._sdxl:
-                embeds.append(output.hidden_states[-2])
-                if pooled is None and output[0].ndim == 2:
-                    pooled = output[0]
-            else:
-                embeds.append(output[0])
+        for tokens in windows + [[]] * (count - len(windows)):
+            of_window, pooled_of_window = self._encode_window(tokens, device)
+            embeds.append(self._weighted(of_window, tokens, device))
+            pooled = pooled_of_window if pooled is None else pooled
         return torch.cat(embeds, dim=1), pooled
+
+    def _encode_window(
+        self, tokens: list[_Token], device: torch.device
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        whole, mask = self._whole_window([token_id for token_id, _ in tokens], device)
+        output = self._text_encoder(whole, attention_mask=mask, output_hidden_states=self._sdxl)
+        if not self._sdxl:
+            return output[0], None
+        return output.hidden_states[-2], output[0] if output[0].ndim == 2 else None
+
+    def _weighted(
+        self, embeds: torch.Tensor, tokens: list[_Token], device: torch.device
+    ) -> torch.Tensor:
+        """Return embeddings in which each token counts as much as its weight.
+
+        A token goes from what stands at its place in an empty prompt (weight 0) through what it is
+        (1) and beyond: e + w * (z - e). Begin, end and padding stay. Source:
+        `ClipTokenWeightEncoder` of ComfyUI. The web UI multiplies instead, w * z, and scales the
+        window so that its mean is as before; this divides by a mean that may be next to 0, as with
+        SDXL.
+        """
+        if all(weight == 1.0 for _, weight in tokens):
+            return embeds
+        empty, _ = self._encode_window([], device)
+        factors = torch.ones((1, self._window, 1), device=embeds.device, dtype=embeds.dtype)
+        of_tokens = torch.tensor([weight for _, weight in tokens], dtype=embeds.dtype)
+        factors[0, 1 : len(tokens) + 1, 0] = of_tokens
+        return torch.where(factors == 1.0, embeds, empty + factors * (embeds - empty))
 
     def _whole_window(
         self, ids: list[int], device: torch.device
@@ -162,10 +196,11 @@ class _Reader:
             return whole, None
         return whole, torch.tensor([[1] * len(used) + [0] * padding], device=device)
 
-    def _end_of_word(self, ids: list[int], capacity: int) -> int:
+    def _end_of_word(self, tokens: list[_Token], capacity: int) -> int:
         earliest = max(1, capacity - _LOOK_BACK)
-        tokens = self._tokenizer.convert_ids_to_tokens(ids[earliest:capacity])
-        for back, token in enumerate(reversed(tokens)):
+        ids = [token_id for token_id, _ in tokens[earliest:capacity]]
+        names = self._tokenizer.convert_ids_to_tokens(ids)
+        for back, token in enumerate(reversed(names)):
             if token.endswith("</w>"):
                 return capacity - back
         return capacity

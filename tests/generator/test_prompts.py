@@ -62,8 +62,8 @@ def test_words_are_not_cut_at_the_end_of_a_window(sd):
     reader = prompts._Reader(tokenizer, sd.model.pipeline.text_encoder, sdxl=False)
     windows = reader.windows(text)
     assert [len(window) for window in windows] == [73, 7]
-    assert tokenizer.decode(windows[1]).strip() == "xyzxyz wall"
-    joined = [token for window in windows for token in window]
+    assert tokenizer.decode([token for token, _ in windows[1]]).strip() == "xyzxyz wall"
+    joined = [token for window in windows for token, _ in window]
     assert joined == tokenizer(text, add_special_tokens=False).input_ids
 
 
