@@ -266,7 +266,10 @@ def _free_path(stem: Path) -> Path:
 
 
 def _list_models(options: argparse.Namespace) -> int:
-    found = models.find_models(preferences.model_folders())
+    folders = preferences.model_folders()
+    found = models.find_models(folders)
+    for model in models.find_incomplete(folders):
+        _say(f"{model.text}: {model.missing}")
     if options.json:
         _print_json([{"model": model.text, "name": model.name} for model in found])
     else:

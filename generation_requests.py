@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
+from . import preferences
 from .generator_process.choices import MAX_IMAGES, PreviewMode, Scheduler, SeamlessAxes
 from .generator_process.errors import InvalidRequestError
 from .generator_process.messages import SamplingSettings, TextToImage
@@ -201,6 +202,6 @@ def _request_of(values: Mapping[str, Any]) -> TextToImage:
     return TextToImage(
         job_id="",
         sampling=sampling,
-        model=model_ref(values["model"]),
+        model=model_ref(values["model"].strip() or preferences.default_model()),
         optimizations=optimizations_of(values),
     )

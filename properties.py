@@ -207,9 +207,9 @@ class GenerationSettings(TokenSettings):
     )
     model: StringProperty(
         name="Model",
-        description="The model that comes with Tessera, the path of a diffusers folder,"
-        " or the owner/name of a model in the Hugging Face cache",
-        default=STARTER,
+        description=f"{STARTER}, the model that comes with Tessera, the path of a diffusers folder,"
+        " or the owner/name of a model in the Hugging Face cache. Empty for the default of the"
+        " preferences",
         search=_search_models,
         search_options={"SUGGESTION"},
         options={"SKIP_SAVE"},

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING
 import bpy
 from bpy.props import PointerProperty
 
-from . import handlers, runtime, session
+from . import handlers, preferences, runtime, session
 from .operators import install_runtime
 from .operators.bake import TESSERA_OT_bake
 from .operators.cancel import TESSERA_OT_cancel
+from .operators.copy_text import TESSERA_OT_copy_text
 from .operators.generate import TESSERA_OT_generate
+from .operators.halve_size import TESSERA_OT_halve_size
+from .operators.model_folders import (
+    TESSERA_OT_add_model_folder,
+    TESSERA_OT_remove_model_folder,
+)
+from .operators.open_log import TESSERA_OT_open_log
 from .operators.queue_jobs import (
     TESSERA_OT_queue_clear,
     TESSERA_OT_queue_move,
@@ -20,6 +27,7 @@ from .operators.queue_jobs import (
 )
 from .operators.release_memory import TESSERA_OT_release_memory
 from .operators.report import TESSERA_OT_report
+from .operators.reset_preferences import TESSERA_OT_reset_preferences
 from .operators.reuse_seed import TESSERA_OT_reuse_seed
 from .operators.save_image import TESSERA_OT_save_image
 from .operators.use_preset import TESSERA_OT_use_preset
@@ -31,8 +39,9 @@ from .panels.optimizations import (
     TESSERA_PT_optimizations_image,
     TESSERA_PT_optimizations_shader,
 )
+from .panels.preferences import TESSERA_UL_model_folders
 from .panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
-from .preferences import TESSERA_AP_preferences
+from .preferences import TESSERA_AP_preferences, TESSERA_PG_model_folder
 from .properties import TESSERA_PG_settings
 
 if TYPE_CHECKING:
@@ -40,6 +49,8 @@ if TYPE_CHECKING:
 
 CLASSES: tuple[type, ...] = (
     TESSERA_PG_optimizations,
+    TESSERA_PG_model_folder,
+    TESSERA_UL_model_folders,
     TESSERA_AP_preferences,
     TESSERA_PG_settings,
     TESSERA_OT_generate,
@@ -56,6 +67,12 @@ CLASSES: tuple[type, ...] = (
     TESSERA_OT_save_image,
     TESSERA_OT_bake,
     TESSERA_OT_use_preset,
+    TESSERA_OT_add_model_folder,
+    TESSERA_OT_remove_model_folder,
+    TESSERA_OT_reset_preferences,
+    TESSERA_OT_copy_text,
+    TESSERA_OT_open_log,
+    TESSERA_OT_halve_size,
     *MENUS,
     TESSERA_PT_prompt_image,
     TESSERA_PT_advanced_image,
@@ -88,6 +105,8 @@ def _parts() -> list[tuple[Callable[[], object], Callable[[], object]]]:
     command: list[object] = []
     return [
         *classes,
+        (preferences.migrate, _nothing),
+        (preferences.apply_log_level, preferences.reset_log_level),
         (_add_settings, _remove_settings),
         (handlers.add, handlers.remove),
         (_start_session, session.stop),
@@ -131,7 +150,7 @@ def _run_command(arguments: list[str]) -> int:
 
 
 def _nothing() -> None:
-    """There is nothing to start: an installation begins when the user asks for it."""
+    """There is nothing to do: an installation begins when the user asks for it."""
 
 
 def _new_client() -> "Client":

@@ -86,13 +86,13 @@ class SamplingSettings:
     def __post_init__(self) -> None:
         if "\0" in self.prompt + self.negative_prompt:
             raise InvalidRequestError("The prompt has a NUL character in it. Remove it.")
-        _check_range("Width", self.width_px, MIN_SIZE_PX, MAX_SIZE_PX)
-        _check_range("Height", self.height_px, MIN_SIZE_PX, MAX_SIZE_PX)
-        _check_range("Steps", self.steps, 1, MAX_STEPS)
-        _check_range("Guidance", self.guidance, 0.0, MAX_GUIDANCE)
-        _check_range("Number of images", len(self.seeds), 1, MAX_IMAGES)
+        check_range("Width", self.width_px, MIN_SIZE_PX, MAX_SIZE_PX)
+        check_range("Height", self.height_px, MIN_SIZE_PX, MAX_SIZE_PX)
+        check_range("Steps", self.steps, 1, MAX_STEPS)
+        check_range("Guidance", self.guidance, 0.0, MAX_GUIDANCE)
+        check_range("Number of images", len(self.seeds), 1, MAX_IMAGES)
         for seed in self.seeds:
-            _check_range("Seed", seed, 0, SEED_LIMIT - 1)
+            check_range("Seed", seed, 0, SEED_LIMIT - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,12 @@ JobEvent = Progress | ImageFinished | Finished | Failed | Cancelled
 Event = Ready | JobEvent
 
 
-def _check_range(name: str, value: float, lowest: float, highest: float) -> None:
+def check_range(name: str, value: float, lowest: float, highest: float) -> None:
+    """Refuse a number that is not in its range, with the sentence that says the range.
+
+    Raises:
+        InvalidRequestError: It is below, above, or not a number.
+    """
     if not lowest <= value <= highest:  # also true for NaN
         raise InvalidRequestError(
             f"{name} {value} is out of range. Use a value from {lowest} to {highest}."

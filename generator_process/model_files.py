@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find a model's files, and say which one is missing or cut off. Side: generator.
+"""Find a model's files, and say which one is missing or cut off. Side: both.
 
 Nothing is loaded here and nothing is fetched from the network.
 """
 
 import json
+import os
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,12 @@ from typing import Any
 
 from .errors import ModelError
 from .messages import ModelRef, ModelSource
+
+INDEX = "model_index.json"
+"""The file that makes a folder a diffusers model."""
+
+HUB_NAME = re.compile(r"\w[\w.\-]*/\w[\w.\-]*")
+"""How a repository of the hub is called: owner/name."""
 
 STARTER_FOLDER = Path(__file__).resolve().parent.parent / "starter_model"
 
@@ -54,7 +62,7 @@ def folder_of(model: ModelRef) -> Path:
         missing = f'There is no model in "{model.location}". Choose a folder with model_index.json.'
     else:
         return _cached_repository(model.location)
-    if not (folder / "model_index.json").is_file():
+    if not (folder / INDEX).is_file():
         raise ModelError(missing)
     return folder
 
@@ -68,7 +76,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise _incomplete(path) from None
+        raise incomplete(path) from None
     except (OSError, ValueError) as error:
         raise ModelError(f'"{path}" cannot be read: {error}. Download the model again.') from error
     if not isinstance(contents, dict):
@@ -101,7 +109,7 @@ def weights_of(folder: Path, library: str, *, prefer_half: bool) -> Weights:
                         _check_whole(file)
                     safe = pair is not patterns[2:] and "safetensors" in pattern
                     return Weights(variant=variant, use_safetensors=safe, files=files)
-    raise _incomplete(folder / patterns[0].format(v=""))
+    raise incomplete(folder / patterns[0].format(v=""))
 
 
 def _shards(index: Path) -> tuple[Path, ...]:
@@ -123,7 +131,7 @@ def _check_whole(path: Path) -> None:
                 header = json.loads(file.read(length)) if length <= size - 8 else None
             whole = header is not None and size == 8 + length + _end_of_data(header)
     except FileNotFoundError:
-        raise _incomplete(path) from None
+        raise incomplete(path) from None
     except (struct.error, ValueError):
         whole = False
     if not whole:
@@ -138,22 +146,55 @@ def _end_of_data(header: dict[str, Any]) -> int:
     return max(ends, default=0)
 
 
-def _cached_repository(repository: str) -> Path:
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
+def hub_cache() -> Path:
+    """Return the folder of the Hugging Face cache, as the hub's own client finds it."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if folder := os.environ.get(name):
+            return Path(folder).expanduser()
+    if folder := os.environ.get("HF_HOME"):
+        return Path(folder).expanduser() / "hub"
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "huggingface" / "hub"
 
+
+def repository_folder(repository: str) -> Path:
+    """Return where the cache keeps a repository such as "owner/name", be it there or not."""
+    return hub_cache() / f"models--{repository.replace('/', '--')}"
+
+
+def snapshot_of(repository: Path) -> Path | None:
+    """Return the files of a repository in the cache, if a diffusers model is among them.
+
+    That is the revision "main" names, or else the newest that has a model: a repository that was
+    downloaded by another revision has no "main". Bug report P077.
+
+    Args:
+        repository: A folder such as ".../models--owner--name".
+    """
+    snapshots = repository / "snapshots"
+    found = [path.parent for path in snapshots.glob(f"*/{INDEX}") if path.is_file()]
     try:
-        index = try_to_load_from_cache(repository, "model_index.json")
-    except HFValidationError:
+        named = snapshots / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        named = None
+    if named in found:
+        return named
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def _cached_repository(repository: str) -> Path:
+    if not HUB_NAME.fullmatch(repository):
         raise ModelError(
             f'"{repository}" is not the name of a repository. Use the form owner/name.'
-        ) from None
-    if not isinstance(index, str):
+        )
+    folder = snapshot_of(repository_folder(repository))
+    if folder is None:
         raise ModelError(
             f'Model "{repository}" is not on this computer. Choose another model or download it.'
         )
-    return Path(index).parent
+    return folder
 
 
-def _incomplete(path: Path) -> ModelError:
+def incomplete(path: Path) -> ModelError:
+    """Return the error that names a missing file."""
     return ModelError(f'The model is incomplete: "{path}" is missing. Download the model again.')

@@ -24,6 +24,7 @@ from .devices import Device, release_cached_memory
 from .errors import ModelError
 from .explanations import first_line, is_out_of_memory
 from .messages import ModelRef
+from .model_kinds import COMPONENTS, TOKENIZER, check_channels, check_kind, check_tokenizer
 
 if TYPE_CHECKING:
     from diffusers import DiffusionPipeline
@@ -31,37 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_KIND_OF_CLASS = {
-    "StableDiffusionPipeline": "sd",
-    "StableDiffusionImg2ImgPipeline": "sd",
-    "StableDiffusionXLPipeline": "sdxl",
-    "StableDiffusionXLImg2ImgPipeline": "sdxl",
-}
-
-_COMPONENTS = {
-    "sd": {
-        "unet": "UNet2DConditionModel",
-        "vae": "AutoencoderKL",
-        "text_encoder": "CLIPTextModel",
-        "tokenizer": "CLIPTokenizer",
-    },
-    "sdxl": {
-        "unet": "UNet2DConditionModel",
-        "vae": "AutoencoderKL",
-        "text_encoder": "CLIPTextModel",
-        "text_encoder_2": "CLIPTextModelWithProjection",
-        "tokenizer": "CLIPTokenizer",
-        "tokenizer_2": "CLIPTokenizer",
-    },
-}
-
 _PIPELINE_STEP_PX = 8  # diffusers' pipelines refuse other sizes, whatever the VAE's factor
 
-_EMBEDDINGS = (None, "text", "text_time")
-
 _CPU_VAE = "VAE in main memory"
-
-_SAME_CLASS = {"CLIPTokenizerFast": "CLIPTokenizer"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,7 +142,7 @@ def load_unet(model: LoadedModel, dtype: torch.dtype) -> "torch.nn.Module":
         ModelError: Its files are missing or damaged.
     """
     assert model.folder is not None
-    loaded = _load_component(model.folder / "unet", _COMPONENTS[model.kind]["unet"], dtype)
+    loaded = _load_component(model.folder / "unet", COMPONENTS[model.kind]["unet"], dtype)
     assert isinstance(loaded, torch.nn.Module)
     return loaded
 
@@ -186,7 +159,7 @@ def load_vae_on_cpu(model: LoadedModel) -> "torch.nn.Module | None":
         return None
     if _CPU_VAE not in model.cache:
         part = model.folder / "vae"
-        model.cache[_CPU_VAE] = _load_component(part, _COMPONENTS[model.kind]["vae"], torch.float32)
+        model.cache[_CPU_VAE] = _load_component(part, COMPONENTS[model.kind]["vae"], torch.float32)
     return model.cache[_CPU_VAE]
 
 
@@ -209,16 +182,16 @@ class _LoadPlan:
 
 def _load(plan: _LoadPlan) -> LoadedModel:
     folder, name, dtype = plan.folder, plan.name, plan.dtype
-    kind = _check_kind(folder, name)
+    kind = check_kind(folder, name)
     unet_config = model_files.read_json(folder / "unet" / "config.json")
     vae_config = model_files.read_json(folder / "vae" / "config.json")
-    _check_channels(name, unet_config, vae_config)
+    check_channels(name, unet_config, vae_config)
     scheduler_config = model_files.read_json(folder / "scheduler" / "scheduler_config.json")
     components = {
         part: _load_component(folder / part, class_name, dtype, plan.quantization_of(part))
-        for part, class_name in _COMPONENTS[kind].items()
+        for part, class_name in COMPONENTS[kind].items()
     }
-    pipeline = _assemble(kind, components, model_files.read_json(folder / "model_index.json"))
+    pipeline = _assemble(kind, components, model_files.read_json(folder / model_files.INDEX))
     pipeline.set_progress_bar_config(disable=True)
     latent_factor = 2 ** (len(vae_config["block_out_channels"]) - 1)
     coarsest = 2 ** (len(unet_config["block_out_channels"]) - 1)
@@ -238,51 +211,6 @@ def _load(plan: _LoadPlan) -> LoadedModel:
     )
 
 
-def _check_kind(folder: Path, name: str) -> str:
-    index = model_files.read_json(folder / "model_index.json")
-    pipeline_class = str(index.get("_class_name"))
-    kind = _KIND_OF_CLASS.get(pipeline_class)
-    if kind is None:
-        raise ModelError(
-            f'Model "{name}" is a {pipeline_class}, which cannot make images from text here.'
-            " Choose a Stable Diffusion or Stable Diffusion XL model."
-        )
-    for part, wanted in _COMPONENTS[kind].items():
-        found = _class_of(index.get(part))
-        if found != wanted:
-            raise ModelError(
-                f'Model "{name}" has {found or "nothing"} as its {part}, where {wanted} is'
-                " supported. Choose another model."
-            )
-    return kind
-
-
-def _class_of(entry: object) -> str:
-    """Return the class name of a component, or an empty text if it is not from a known library."""
-    match entry:
-        case [str("diffusers" | "transformers"), str(class_name)]:
-            return _SAME_CLASS.get(class_name, class_name)
-        case [library, class_name] if library and class_name:
-            return f"{library}.{class_name}"
-        case _:
-            return ""
-
-
-def _check_channels(name: str, unet: Mapping[str, Any], vae: Mapping[str, Any]) -> None:
-    """Refuse models of other tasks before they are loaded. Bug report P034."""
-    taken = unet.get("in_channels")
-    made = vae.get("latent_channels")
-    if unet.get("encoder_hid_dim_type") or unet.get("addition_embed_type") not in _EMBEDDINGS:
-        raise ModelError(
-            f'Model "{name}" needs an image besides the prompt. Choose a text-to-image model.'
-        )
-    if taken != made or not isinstance(taken, int):
-        raise ModelError(
-            f'Model "{name}" takes {taken} channels where its VAE makes {made}: it is made for'
-            " another task, such as inpainting. Choose a text-to-image model."
-        )
-
-
 def _load_component(
     folder: Path,
     class_name: str,
@@ -292,7 +220,7 @@ def _load_component(
     import diffusers
     import transformers
 
-    if class_name == "CLIPTokenizer":
+    if class_name == TOKENIZER:
         return _load_tokenizer(folder)
     library = "transformers" if class_name.startswith("CLIP") else "diffusers"
     model_files.read_json(folder / "config.json")
@@ -321,13 +249,7 @@ def _load_component(
 def _load_tokenizer(folder: Path) -> "CLIPTokenizer":
     import transformers
 
-    if not (folder / "tokenizer.json").is_file():
-        for needed in ("vocab.json", "merges.txt"):
-            if not (folder / needed).is_file():
-                raise ModelError(
-                    f'The model is incomplete: "{folder / needed}" is missing.'
-                    " Download the model again."
-                )
+    check_tokenizer(folder)
     try:
         return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:

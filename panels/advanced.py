@@ -23,6 +23,8 @@ class AdvancedPanel(Panel):
         column.use_property_decorate = False
         for name in ("model", "steps", "guidance", "scheduler"):
             column.prop(settings, name)
+        column.prop(settings, "style", placeholder="None")
+        column.prop(settings, "prompts_text", placeholder="None")
         column.separator()
         for name in ("number_of_images", "preview", "assign_to_material"):
             column.prop(settings, name)

@@ -6,9 +6,10 @@ from bpy.types import Context, Panel, UILayout
 from .. import session
 from ..operators.cancel import TESSERA_OT_cancel
 from ..operators.generate import TESSERA_OT_generate
+from ..prompting.structures import CUSTOM, STRUCTURES
 from ..properties import TESSERA_PG_settings, settings_of
 from . import ImageEditorPanel, ShaderEditorPanel
-from .runtime_rows import draw_runtime
+from .problems import draw_problems
 from .status import draw_status
 
 
@@ -21,10 +22,10 @@ class PromptPanel(Panel):
         layout = self.layout
         assert layout is not None, "Blender sets it before draw"
         settings = settings_of(context)
-        draw_runtime(layout, width_px=context.region.width, only_problems=True)
+        is_stopped = draw_problems(layout, context)
         _draw_prompt(layout, settings)
         _draw_size(layout, settings)
-        _draw_button(layout)
+        _draw_button(layout, is_enabled=not is_stopped)
         draw_status(layout, context)
 
 
@@ -37,9 +38,15 @@ class TESSERA_PT_prompt_shader(ShaderEditorPanel, PromptPanel):
 
 
 def _draw_prompt(layout: UILayout, settings: TESSERA_PG_settings) -> None:
+    structure = STRUCTURES[settings.prompt_structure or CUSTOM]
+    layout.prop(settings, "prompt_structure", text="")
     column = layout.column(align=True)
     column.prop(settings, "prompt", text="", placeholder="Prompt")
     column.prop(settings, "negative_prompt", text="", placeholder="Negative prompt")
+    if structure.tokens:
+        column = layout.column(align=True)
+        for token in structure.tokens:
+            column.prop(settings, token.name, text="", placeholder=token.label)
 
 
 def _draw_size(layout: UILayout, settings: TESSERA_PG_settings) -> None:
@@ -50,10 +57,12 @@ def _draw_size(layout: UILayout, settings: TESSERA_PG_settings) -> None:
     layout.prop(settings, "seed", text="", icon="RNDCURVE", placeholder="Random seed")
 
 
-def _draw_button(layout: UILayout) -> None:
+def _draw_button(layout: UILayout, *, is_enabled: bool) -> None:
     row = layout.row(align=True)
     row.scale_y = 1.5
     row.operator_context = "INVOKE_DEFAULT"
-    row.operator(TESSERA_OT_generate.bl_idname, icon="IMAGE_DATA")
+    button = row.row(align=True)
+    button.enabled = is_enabled
+    button.operator(TESSERA_OT_generate.bl_idname, icon="IMAGE_DATA")
     if session.is_busy():
         row.operator(TESSERA_OT_cancel.bl_idname, text="", icon="X")

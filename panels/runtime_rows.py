@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the generator is installed, and what to do if not. Side: Blender."""
+"""Whether the generator is installed, and the buttons that change it. Side: Blender."""
 
 from typing import cast
 
@@ -14,22 +14,30 @@ from ..operators.install_runtime import (
 from . import draw_text
 
 
-def draw_runtime(layout: UILayout, *, width_px: float, only_problems: bool) -> None:
-    """Lay out the state of the runtime environment, and the buttons that change it.
+def draw_progress(layout: UILayout) -> bool:
+    """Lay out how far a running installation is, and the button that stops it.
 
-    With `only_problems` nothing is laid out when the generator is ready to be used.
+    Returns whether one is running.
     """
     from ..installation import install
 
     installation = install.current()
-    if installation is not None and installation.is_running:
-        row = layout.row(align=True)
-        row.progress(factor=installation.progress.fraction, text=installation.progress.text)
-        row.operator(TESSERA_OT_cancel_installation.bl_idname, text="", icon="X")
+    if installation is None or not installation.is_running:
+        return False
+    row = layout.row(align=True)
+    row.progress(factor=installation.progress.fraction, text=installation.progress.text)
+    row.operator(TESSERA_OT_cancel_installation.bl_idname, text="", icon="X")
+    return True
+
+
+def draw_runtime(layout: UILayout, *, width_px: float) -> None:
+    """Lay out the state of the runtime environment, and the buttons that change it."""
+    from ..installation import install
+
+    if draw_progress(layout):
         return
+    installation = install.current()
     state = runtime.state()
-    if only_problems and state.is_installed and not state.is_outdated:
-        return
     box = layout.box()
     icon = "CHECKMARK" if state.is_installed and not state.is_outdated else "INFO"
     draw_text(box, state.message, width_px=width_px, icon=icon)
@@ -41,8 +49,6 @@ def draw_runtime(layout: UILayout, *, width_px: float, only_problems: bool) -> N
     stored = preferences.get()
     if stored is not None:
         cast(TESSERA_OT_install_runtime, button).openvino = stored.install_openvino
-    if only_problems:
-        return
     row.operator(TESSERA_OT_remove_runtime.bl_idname)
     if stored is not None:
         box.prop(stored, "install_openvino")

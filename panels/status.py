@@ -11,6 +11,7 @@ from ..operators.cancel import TESSERA_OT_cancel
 from ..operators.reuse_seed import TESSERA_OT_reuse_seed
 from ..operators.save_image import TESSERA_OT_save_image
 from . import draw_text
+from .problems import draw_failed
 
 if TYPE_CHECKING:
     from ..delivery import GenerationResult
@@ -68,7 +69,7 @@ def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width
     from ..generator_process.messages import Cancelled, Failed
 
     if isinstance(job.result, Failed):
-        draw_text(layout.box(), job.result.message, width_px=width_px, icon="ERROR")
+        draw_failed(layout, job.result, width_px=width_px)
         return
     if isinstance(job.result, Cancelled):
         layout.label(text="Cancelled", icon="CANCEL")

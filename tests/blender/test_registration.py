@@ -6,6 +6,7 @@ import bpy
 import pytest
 import tessera
 from tessera import preferences, registration, session
+from tessera.prompting.structures import TOKENS
 
 
 def _named(prefix="TESSERA_"):
@@ -19,7 +20,7 @@ def test_name_is_what_blender_calls_it(cls):
 
 
 def test_every_class_of_the_add_on_is_registered():
-    from bpy.types import AddonPreferences, Menu, Operator, Panel, PropertyGroup
+    from bpy.types import AddonPreferences, Menu, Operator, Panel, PropertyGroup, UIList
 
     def leaves(cls):
         below = cls.__subclasses__()
@@ -27,7 +28,7 @@ def test_every_class_of_the_add_on_is_registered():
 
     ours = {
         cls
-        for base in (AddonPreferences, Menu, Operator, Panel, PropertyGroup)
+        for base in (AddonPreferences, Menu, Operator, Panel, PropertyGroup, UIList)
         for cls in leaves(base)
         if cls.__module__.startswith("tessera.")
     }
@@ -149,7 +150,7 @@ def test_every_setting_is_one_of_the_operator():
     operator = bpy.ops.tessera.generate.get_rna_type().properties
     settings = bpy.context.scene.tessera.bl_rna.properties
     names = [name for name in settings.keys() if name not in {"rna_type", "name"}]  # noqa: SIM118
-    assert len(names) == 14
+    assert len(names) == 17 + len(TOKENS)
     for name in names:
         assert operator[name].type == settings[name].type
         assert operator[name].description == settings[name].description

@@ -42,7 +42,8 @@ class RecordingLayout:
         self._remember("menu", name, text)
 
     def operator(self, name, **options):
-        operator = getattr(bpy.ops.tessera, name.removeprefix("tessera."))
+        module, function = name.split(".")
+        operator = getattr(getattr(bpy.ops, module), function)
         names = set(operator.get_rna_type().properties.keys())
         _check("operator", options)
         given = _Properties(names)
@@ -57,6 +58,13 @@ class RecordingLayout:
         assert 0.0 <= factor <= 1.0
         _check("progress", options)
         self._remember("progress", text)
+
+    def template_list(self, name, list_id, data, prop, active_data, active_prop, **options):
+        assert issubclass(getattr(bpy.types, name), bpy.types.UIList)
+        assert prop in data.bl_rna.properties
+        assert active_prop in active_data.bl_rna.properties
+        _check("template_list", options)
+        self._remember("template_list", prop)
 
     def template_icon(self, *, icon_value, scale):
         self._remember("template_icon", icon_value, scale)

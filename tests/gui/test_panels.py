@@ -21,7 +21,9 @@ from tessera.panels import wrap
 from tessera.panels.advanced import TESSERA_PT_advanced_image
 from tessera.panels.bake import TESSERA_PT_bake_shader
 from tessera.panels.optimizations import TESSERA_PT_optimizations_image
+from tessera.panels.preferences import draw_preferences
 from tessera.panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
+from tessera.prompting.structures import STRUCTURES, TOKENS
 
 
 def _draw(panel, width=250, image=None, space="IMAGE_EDITOR"):
@@ -50,6 +52,7 @@ def _installed(monkeypatch):
 def test_shows_the_settings_and_the_button():
     calls = _draw(TESSERA_PT_prompt_image)
     assert texts(calls, "prop") == [
+        "prompt_structure",
         "prompt",
         "negative_prompt",
         "width",
@@ -67,7 +70,14 @@ def test_advanced_shows_the_rest():
     shown = texts(_draw(TESSERA_PT_prompt_image), "prop")
     shown += texts(_draw(TESSERA_PT_advanced_image), "prop")
     shown += texts(_draw(TESSERA_PT_optimizations_image), "prop")
-    assert sorted(shown) == sorted(SETTING_NAMES), "every setting once"
+    assert sorted(shown) == sorted(set(SETTING_NAMES) - set(TOKENS)), "every setting once"
+
+
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=lambda one: one.name)
+def test_a_structure_shows_its_own_choices(structure):
+    bpy.context.scene.tessera.prompt_structure = structure.name
+    shown = texts(_draw(TESSERA_PT_prompt_image), "prop")
+    assert [name for name in shown if name in TOKENS] == [token.name for token in structure.tokens]
 
 
 def test_the_editors_show_the_same(generator):
@@ -121,15 +131,34 @@ def test_shows_an_error_in_lines_that_fit(generator, width):
     assert max(map(len, lines)) <= max(width / 6, 16)
 
 
-def test_offers_the_installation(monkeypatch):
+@pytest.fixture
+def online():
+    bpy.context.preferences.system.use_online_access = True
+    yield
+    bpy.context.preferences.system.use_online_access = False
+
+
+def test_offers_the_installation(monkeypatch, online):
     state = runtime.RuntimeState(is_installed=False, message="Press Install Generator.")
     monkeypatch.setattr(runtime, "state", lambda: state)
     calls = _draw(TESSERA_PT_prompt_image)
     assert texts(calls) == ["Press Install Generator."]
-    assert texts(calls, "operator") == ["tessera.install_runtime", "tessera.generate"]
+    assert texts(calls, "operator") == [
+        "tessera.install_runtime",
+        "preferences.addon_show",
+        "tessera.generate",
+    ]
 
 
-def test_the_installation_is_that_of_the_preferences(monkeypatch, machine_preferences):
+def test_without_the_network_the_installation_says_so(monkeypatch):
+    state = runtime.RuntimeState(is_installed=False, message="Press Install Generator.")
+    monkeypatch.setattr(runtime, "state", lambda: state)
+    calls = _draw(TESSERA_PT_prompt_image)
+    assert "turn on Allow Online Access" in " ".join(texts(calls))
+    assert texts(calls, "operator")[0] == "screen.userpref_show"
+
+
+def test_the_installation_is_that_of_the_preferences(monkeypatch, machine_preferences, online):
     state = runtime.RuntimeState(is_installed=False, message="Press Install Generator.")
     monkeypatch.setattr(runtime, "state", lambda: state)
     machine_preferences.install_openvino = True
@@ -165,16 +194,13 @@ def test_shows_a_running_installation(monkeypatch):
 
 def test_the_preferences_show_the_state(machine_preferences):
     layout = RecordingLayout()
-    given = SimpleNamespace(
-        layout=layout,
-        bl_rna=machine_preferences.bl_rna,
-        optimizations=machine_preferences.optimizations,
-    )
-    context = SimpleNamespace(region=SimpleNamespace(width=600))
-    preferences.TESSERA_AP_preferences.draw(given, context)
+    draw_preferences(layout, machine_preferences, width_px=600)
     calls = layout.calls
     assert texts(calls)[0] == "The generator is installed"
-    assert texts(calls, "prop")[:3] == ["install_openvino", "python_path", "model_folders"]
+    shown = texts(calls, "prop") + texts(calls, "template_list")
+    hidden = {"model_folders", "active_model_folder", "optimizations"}
+    declared = set(preferences.TESSERA_AP_preferences.__annotations__) - hidden
+    assert declared <= set(shown)
     (install_button,) = [call[2] for call in calls if call[1] == "tessera.install_runtime"]
     assert install_button.openvino is False
 

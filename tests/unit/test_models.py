@@ -3,7 +3,8 @@
 import pytest
 from tessera.generator_process.errors import InvalidRequestError
 from tessera.generator_process.messages import ModelRef, ModelSource
-from tessera.models import find_models, hub_cache, model_name, model_ref, model_text
+from tessera.generator_process.model_files import hub_cache
+from tessera.models import find_models, model_name, model_ref, model_text
 
 
 @pytest.fixture(autouse=True)
