@@ -244,9 +244,7 @@ def test_no_model_there(models, tmp_path):
 
 
 def test_a_repository_in_the_cache(models, model_folders, tmp_path, monkeypatch):
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     repository = tmp_path / "models--someone--tiny"
     shutil.copytree(model_folders["starter"], repository / "snapshots" / ("0" * 40))
     (repository / "refs").mkdir()
