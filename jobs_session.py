@@ -84,8 +84,7 @@ class Session:
     @property
     def newest(self) -> Job | None:
         """The job that was submitted last."""
-        jobs = self.jobs.all()
-        return jobs[-1] if jobs else None
+        return self.jobs.newest()
 
     @property
     def last_result(self) -> GenerationResult | None:
@@ -170,6 +169,7 @@ class Session:
             if job in self.jobs.queued():
                 self._end(Cancelled(job_id=job.job_id))
             elif self._client is not None:
+                job.is_stopping = True
                 self._client.send(Cancel(job_id=job.job_id))
         return found
 

@@ -4,7 +4,7 @@
 import time
 from collections.abc import Sequence
 
-from . import runtime, screen
+from . import runtime, screen, wording
 from .generator_process.jobs import Job, JobState
 
 LONG_S = 5.0
@@ -23,14 +23,10 @@ def tell_end(job: Job, images: Sequence[str]) -> None:
         screen.report("INFO", _ready(job, images, seconds))
 
 
-def short_prompt(job: Job, letters: int = _PROMPT_LETTERS) -> str:
-    """Return the prompt in one line, cut to this many letters."""
-    text = " ".join(job.request.sampling.prompt.split())
-    return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"
-
-
 def _ready(job: Job, images: Sequence[str], seconds: float) -> str:
-    what = f'"{short_prompt(job)}"' if job.request.sampling.prompt.strip() else "without a prompt"
+    prompt = wording.short(job.request.sampling.prompt, _PROMPT_LETTERS)
+    what = f'"{prompt}"' if prompt else "without a prompt"
+    after = f"after {wording.duration(seconds)}"
     if len(images) == 1:
-        return f"The image {what} is ready after {seconds:.0f} s."
-    return f"{len(images)} images {what} are ready after {seconds:.0f} s."
+        return f"The image {what} is ready {after}."
+    return f"{len(images)} images {what} are ready {after}."

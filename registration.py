@@ -32,6 +32,7 @@ from .operators.reuse_seed import TESSERA_OT_reuse_seed
 from .operators.save_image import TESSERA_OT_save_image
 from .operators.use_preset import TESSERA_OT_use_preset
 from .optimization_settings import TESSERA_PG_optimizations
+from .panels import status_bar
 from .panels.advanced import TESSERA_PT_advanced_image, TESSERA_PT_advanced_shader
 from .panels.bake import TESSERA_PT_bake_shader
 from .panels.optimizations import (
@@ -41,6 +42,7 @@ from .panels.optimizations import (
 )
 from .panels.preferences import TESSERA_UL_model_folders
 from .panels.prompt import TESSERA_PT_prompt_image, TESSERA_PT_prompt_shader
+from .panels.queue import TESSERA_PT_queue_image, TESSERA_PT_queue_shader
 from .preferences import TESSERA_AP_preferences, TESSERA_PG_model_folder
 from .properties import TESSERA_PG_settings
 
@@ -75,9 +77,11 @@ CLASSES: tuple[type, ...] = (
     TESSERA_OT_halve_size,
     *MENUS,
     TESSERA_PT_prompt_image,
+    TESSERA_PT_queue_image,
     TESSERA_PT_advanced_image,
     TESSERA_PT_optimizations_image,
     TESSERA_PT_prompt_shader,
+    TESSERA_PT_queue_shader,
     TESSERA_PT_advanced_shader,
     TESSERA_PT_optimizations_shader,
     TESSERA_PT_bake_shader,
@@ -109,6 +113,7 @@ def _parts() -> list[tuple[Callable[[], object], Callable[[], object]]]:
         (preferences.apply_log_level, preferences.reset_log_level),
         (_add_settings, _remove_settings),
         (handlers.add, handlers.remove),
+        (status_bar.add, status_bar.remove),
         (_start_session, session.stop),
         (lambda: _add_command(command), lambda: _remove_command(command)),
         (_nothing, install_runtime.stop),

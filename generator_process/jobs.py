@@ -53,16 +53,19 @@ class Job:
     """What is known of a request. Times are of the clock of `Jobs`, in seconds.
 
     `preview` is the newest image in the making, or the newest one that is ready, and None when the
-    job has ended. `images_done` counts the images that are ready.
+    job has ended. `images_done` counts the images that are ready. `is_stopping` tells that the
+    generator was asked to stop it. `number` counts the jobs of the session, from 1.
     """
 
     request: Request
+    number: int = 0
     state: JobState = JobState.QUEUED
     step: int = 0
     steps: int = 0
     stage: str = ""
     preview: ImageData | None = None
     images_done: int = 0
+    is_stopping: bool = False
     result: Finished | Failed | Cancelled | None = None
     started_s: float | None = None
     ended_s: float | None = None
@@ -141,7 +144,7 @@ class Job:
 
 
 class Jobs:
-    """All jobs of the session, in the order in which they were added.
+    """All jobs of the session, in the order in which they were added or moved to.
 
     Args:
         clock: Seconds that only grow.
@@ -150,6 +153,7 @@ class Jobs:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
+        self._added = 0
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -157,6 +161,10 @@ class Jobs:
     def all(self) -> list[Job]:
         """Return the jobs that are known, ended ones included."""
         return list(self._jobs.values())
+
+    def newest(self) -> Job | None:
+        """Return the job that was added last, wherever it was moved to."""
+        return max(self._jobs.values(), key=lambda job: job.number, default=None)
 
     def queued(self) -> list[Job]:
         """Return the jobs that wait, the next one first."""
@@ -186,7 +194,8 @@ class Jobs:
         """
         if request.job_id in self._jobs:
             raise ValueError(f"job {request.job_id} was added twice")
-        job = Job(request=request)
+        self._added += 1
+        job = Job(request=request, number=self._added)
         self._jobs[job.job_id] = job
         self._forget_old()
         return job

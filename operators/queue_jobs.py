@@ -5,13 +5,15 @@
 from typing import TYPE_CHECKING
 
 from bpy.props import EnumProperty, StringProperty
-from bpy.types import Context, Operator
+from bpy.types import Context, Event, Operator
 
 from .. import session
 from ..generator_process.errors import TesseraError
 
 if TYPE_CHECKING:
     from bpy.stub_internal.rna_enums import OperatorReturnItems
+
+    from ..generator_process.jobs import Job
 
 _EVERY_PLACE = 1_000_000  # more than a queue has
 _OFFSETS = {"UP": -1, "DOWN": 1, "FIRST": -_EVERY_PLACE, "LAST": _EVERY_PLACE}
@@ -72,18 +74,33 @@ class TESSERA_OT_queue_rerun(_NeedsJobs, Operator):
     if TYPE_CHECKING:
         job_id: str
 
+    def invoke(self, context: Context, event: Event) -> "set[OperatorReturnItems]":
+        """Start the job and return at once."""
+        return {"CANCELLED"} if self._submit() is None else {"FINISHED"}
+
     def execute(self, context: Context) -> "set[OperatorReturnItems]":
-        current = session.get()
-        newest = current.newest
-        assert newest is not None, "poll has looked"
+        """Start the job and wait for its images."""
+        job = self._submit()
+        if job is None:
+            return {"CANCELLED"}
         try:
-            current.rerun(self.job_id or newest.job_id)
-        except KeyError:
-            return _unknown(self, self.job_id)
+            session.get().wait(job)
         except TesseraError as error:
             self.report({"ERROR"}, str(error))
             return {"CANCELLED"}
         return {"FINISHED"}
+
+    def _submit(self) -> "Job | None":
+        current = session.get()
+        newest = current.newest
+        assert newest is not None, "poll has looked"
+        try:
+            return current.rerun(self.job_id or newest.job_id)
+        except KeyError:
+            _unknown(self, self.job_id)
+        except TesseraError as error:
+            self.report({"ERROR"}, str(error))
+        return None
 
 
 class TESSERA_OT_queue_clear(_NeedsJobs, Operator):

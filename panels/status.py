@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from bpy.types import Context, UILayout
 
-from .. import session
+from .. import session, wording
 from ..operators.cancel import TESSERA_OT_cancel
 from ..operators.reuse_seed import TESSERA_OT_reuse_seed
 from ..operators.save_image import TESSERA_OT_save_image
@@ -29,29 +29,45 @@ def draw_status(layout: UILayout, context: Context) -> None:
     _draw_image(layout, context, current)
 
 
+def progress_text(job: "Job") -> str:
+    """Return what a running job does, and how far it is, in a few letters."""
+    if job.is_stopping:
+        return "Stopping"
+    stage = job.stage or "Starting"
+    return f"{stage} {job.step}/{job.steps}" if job.steps else stage
+
+
+def time_text(job: "Job", now_s: float) -> str:
+    """Return how long a running job has taken, and will take if that can be told."""
+    gone = wording.clock(job.seconds_gone(now_s))
+    left_s = job.seconds_left(now_s)
+    return gone if left_s is None else f"{gone}, {wording.clock(left_s)} left"
+
+
 def _draw_jobs(layout: UILayout, current: "Session", context: Context) -> None:
+    waiting = current.jobs.queued()
     for job in current.jobs.running():
-        _draw_running(layout, job)
+        _draw_running(layout, job, is_only=not waiting)
         _draw_preview(layout, context)
-    for job in current.jobs.queued():
-        row = layout.row()
-        row.label(text="Waiting", icon="TIME")
-        properties = row.operator(TESSERA_OT_cancel.bl_idname, text="", icon="X")
-        cast(TESSERA_OT_cancel, properties).job_id = job.job_id
+    if waiting:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        layout.label(text=f"{wording.counted(len(waiting), 'job')} {verb}", icon="TIME")
     newest = current.newest
     if newest is not None and newest.has_ended:
         _draw_end(layout, newest, current.result_of(newest), width_px=context.region.width)
 
 
-def _draw_running(layout: UILayout, job: "Job") -> None:
-    elapsed_s = time.monotonic() - (job.started_s or time.monotonic())
-    text = job.stage or "Starting"
-    if job.steps:
-        text = f"{text} {job.step}/{job.steps}"
-    layout.progress(factor=job.progress, text=f"{text}, {elapsed_s:.0f} s")
-    left_s = job.seconds_left(time.monotonic())
-    if left_s is not None:
-        layout.label(text=f"About {left_s:.0f} s left")
+def _draw_running(layout: UILayout, job: "Job", *, is_only: bool) -> None:
+    """Lay out a job. A button of its own stops it where the one beside Generate stops more."""
+    row = layout.row(align=True)
+    row.progress(factor=job.progress, text=progress_text(job))
+    if not is_only:
+        cancel = row.operator(TESSERA_OT_cancel.bl_idname, text="", icon="X")
+        cast(TESSERA_OT_cancel, cancel).job_id = job.job_id
+    column = layout.column(align=True)
+    column.label(text=time_text(job, time.monotonic()))
+    if job.images_total > 1:
+        column.label(text=f"{job.images_done} of {job.images_total} images")
 
 
 def _draw_preview(layout: UILayout, context: Context) -> None:
@@ -74,11 +90,9 @@ def _draw_end(layout: UILayout, job: "Job", result: "GenerationResult", *, width
     if isinstance(job.result, Cancelled):
         layout.label(text="Cancelled", icon="CANCEL")
         return
-    seconds = (job.ended_s or 0.0) - (job.started_s or 0.0)
-    count = len(result.images)
-    layout.label(
-        text=f"{count} image{'s' if count != 1 else ''} in {seconds:.1f} s", icon="CHECKMARK"
-    )
+    taken = wording.duration(job.seconds_gone(time.monotonic()))
+    images = wording.counted(len(result.images), "image")
+    layout.label(text=f"{images} in {taken}", icon="CHECKMARK")
     for note in result.notes:
         draw_text(layout, note, width_px=width_px, icon="INFO")
     for seed in result.seeds[-1:]:

@@ -5,8 +5,9 @@ import pytest
 from fakes.painter import paint
 from tessera import session
 from tessera.delivery import Delivery
+from tessera.generator_process.errors import ErrorKind, StartError
 from tessera.generator_process.jobs import JobState
-from tessera.generator_process.messages import Finished
+from tessera.generator_process.messages import Failed, Finished
 
 
 def _submit(seed="1", number_of_images=1):
@@ -40,6 +41,8 @@ def test_moving_changes_what_the_generator_gets_next(generator):
     generator.push(Finished(job_id=first.job_id))
     session.get().pump()
     assert generator.sent[-1] == third.request
+    bpy.ops.tessera.queue_move(job_id=second.job_id, direction="LAST")
+    assert session.get().newest is third, "submitted last, wherever it is"
     with pytest.raises(RuntimeError, match='There is no job "other"'):
         bpy.ops.tessera.queue_move(job_id="other", direction="UP")
 
@@ -53,13 +56,29 @@ def test_running_again_uses_the_settings_as_given(generator, seed, same):
     bpy.context.scene.tessera.prompt = "another"
     assert bpy.ops.tessera.queue_rerun(job_id=job.job_id) == {"FINISHED"}
     again = session.get().newest
-    session.get().wait(again)
+    assert again.state is JobState.FINISHED, "it has waited"
     assert again.job_id != job.job_id
     assert again.request.sampling.prompt == "p"
     seeds = session.get().result_of(again).seeds
     assert (seeds == session.get().result_of(job).seeds) is same
     assert seeds[1] == seeds[0] + 1
     assert bpy.ops.tessera.queue_rerun() == {"FINISHED"}, "the newest"
+    with pytest.raises(RuntimeError, match='There is no job "other"'):
+        bpy.ops.tessera.queue_rerun(job_id="other")
+
+
+def test_running_again_tells_what_went_wrong(generator):
+    job = _submit()
+    generator.push(Finished(job_id=job.job_id))
+    session.get().wait(job)
+    generator.responder = lambda request: [
+        Failed(job_id=request.job_id, kind=ErrorKind.MODEL, message="The model is gone.")
+    ]
+    with pytest.raises(RuntimeError, match="The model is gone"):
+        bpy.ops.tessera.queue_rerun()
+    generator.send_error = StartError("It does not start.")
+    with pytest.raises(RuntimeError, match="It does not start"):
+        bpy.ops.tessera.queue_rerun()
 
 
 def test_clearing_leaves_what_waits_or_runs(generator):

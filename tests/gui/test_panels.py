@@ -95,9 +95,10 @@ def test_shows_progress_and_cancel(generator):
     generator.push(Progress(job_id=job.job_id, step=3, steps=20, stage="Sampling"))
     session.get().pump()
     calls = _draw(TESSERA_PT_prompt_image)
-    assert texts(calls, "progress") == ["Sampling 3/20, 0 s"]
-    assert "tessera.cancel" in texts(calls, "operator")
-    assert "Waiting" in texts(calls)
+    assert texts(calls, "progress") == ["Sampling 3/20"]
+    assert texts(calls) == ["0 s", "1 job waits"]
+    stops = [call[2] for call in calls if call[1] == "tessera.cancel"]
+    assert [getattr(stop, "job_id", "all") for stop in stops] == ["all", job.job_id]
 
 
 def test_shows_how_it_ended(generator):
@@ -230,7 +231,7 @@ def test_panels_are_where_they_should_be():
     for name, place in found.items():
         editor = "IMAGE_EDITOR" if name.endswith("_image") else "NODE_EDITOR"
         assert place == (editor, "UI", "Tessera")
-    assert len(found) == 7
+    assert len(found) == 9
 
 
 def test_only_shader_trees_show_the_panel():
