@@ -108,11 +108,13 @@ class Session:
         self._on_submit()
         return job
 
-    def pump(self, *, may_wait_for_user: bool = False) -> None:
+    def pump(self, *, may_wait_for_user: bool = False, is_seen: bool = True) -> None:
         """Apply what has arrived from the generator, and hand it the next job. Never waits.
 
         Args:
             may_wait_for_user: Images may arrive later while the user is moving something.
+            is_seen: Whether Blender redraws its windows afterwards. If not, no preview is shown:
+                converting each takes as long as a small step of the generator.
         """
         events = self._client.poll() if self._client is not None else []
         for event in events:
@@ -122,7 +124,8 @@ class Session:
         job = self.jobs.next_queued()
         if job is not None:
             self._send(job)
-        self._show(is_news=bool(events))
+        if is_seen:
+            self._show(is_news=bool(events))
 
     def hide_preview(self) -> None:
         """Put everything back that shows the image in the making. The next pump shows it again."""
@@ -138,7 +141,7 @@ class Session:
         try:
             self._waited_for.add(job.job_id)
             while not job.has_ended:
-                self.pump()
+                self.pump(is_seen=False)
                 if not (job.has_ended or self._arrivals.wait(_WAIT_S) or self._client is None):
                     self._client.wait(_WAIT_S)
         except KeyboardInterrupt:

@@ -4,7 +4,8 @@
 Run with: python3 dev.py bench overhead [--rounds N] [--steps N] [--size PX]
 
 * `operator_over_bare`: from the call of `tessera.generate` to the finished image datablock, over
-  `bare_diffusers.py` with the same weights, size, steps and threads, both warm, taken in turns.
+  `bare_diffusers.py` with the same weights, precision, size, steps and threads, both warm, taken in
+  turns.
 * `ready_over_import`: from the start of the generator process to `Ready`, over a Python that only
   imports torch and the pipeline.
 * `enable_extra_ms`: enabling Tessera in a new Blender, less enabling an empty extension, with
@@ -80,6 +81,8 @@ def operator_seconds(seed: int, options: argparse.Namespace) -> float:
         seed=str(seed),
         scheduler="DDIM",
         seamless="OFF",
+        automatic=False,  # where it would choose bfloat16, the work would not be the same
+        half_precision="OFF",
     )
     seconds = time.perf_counter() - start
     new = [image.name for image in bpy.data.images if image.name not in before]

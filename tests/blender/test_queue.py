@@ -1,13 +1,14 @@
 """The operators of the queue. Bug report P065: counters that do not lie."""
 
 import bpy
+import numpy as np
 import pytest
 from fakes.painter import paint
-from tessera import session
+from tessera import preview, session
 from tessera.delivery import Delivery
 from tessera.generator_process.errors import ErrorKind, StartError
 from tessera.generator_process.jobs import JobState
-from tessera.generator_process.messages import Failed, Finished
+from tessera.generator_process.messages import Failed, Finished, ImageData, Progress
 
 
 def _submit(seed="1", number_of_images=1):
@@ -89,3 +90,14 @@ def test_clearing_leaves_what_waits_or_runs(generator):
     assert bpy.ops.tessera.queue_clear() == {"FINISHED"}
     assert session.get().jobs.all() == [first, third]
     assert (first.state, third.state) == (JobState.RUNNING, JobState.QUEUED)
+
+
+def test_no_preview_is_made_while_a_script_waits(generator, monkeypatch):
+    job = _submit()
+    shown = ImageData(pixels=np.full((8, 8, 3), 9, np.uint8))
+    monkeypatch.setattr(preview.Preview, "show_newest", lambda *_: pytest.fail("nobody sees it"))
+    generator.push(
+        Progress(job_id=job.job_id, step=1, steps=2, preview=shown), Finished(job_id=job.job_id)
+    )
+    session.get().wait(job)
+    assert (job.step, job.steps) == (1, 2)
