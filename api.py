@@ -58,7 +58,7 @@ def generate(**settings: Any) -> GenerationResult:  # noqa: ANN401  as many type
         from . import materials
 
         material = materials.target_of(bpy.context)
-    return calls.submit(planned, seed_text=values["seed"], material=material).wait()
+    return calls.submit(planned, values, material=material).wait()
 
 
 def run(request: messages.Request, delivery: Delivery | None = None) -> GenerationResult:

@@ -60,13 +60,16 @@ class Call:
 
 
 def submit(
-    planned: Sequence[Planned], *, seed_text: str, material: "MaterialTarget | None" = None
+    planned: Sequence[Planned],
+    values: Mapping[str, Any],
+    *,
+    material: "MaterialTarget | None" = None,
 ) -> Call:
     """Put all requests into the queue and return at once.
 
     Args:
         planned: What `generation_requests.plan_of` returns.
-        seed_text: What was typed as the seed.
+        values: The settings by name that were planned for.
         material: Gets each image in turn.
 
     Raises:
@@ -74,7 +77,12 @@ def submit(
     """
     jobs: list[tuple[Job, Line]] = []
     for one in planned:
-        delivery = Delivery(seed_text=seed_text, typed_prompt=one.line.text, material=material)
+        delivery = Delivery(
+            seed_text=values["seed"],
+            typed_prompt=one.line.text,
+            material=material,
+            typed={**values, "prompt": one.line.text, "prompts_text": ""},
+        )
         jobs.append((session.get().submit(one.request, delivery), one.line))
     return Call(jobs=tuple(jobs))
 

@@ -167,7 +167,7 @@ def _generate(options: argparse.Namespace) -> int:
     paths = _files(output, len(seeds))
     if not options.overwrite:
         _check_free(paths)
-    result = calls.submit(planned, seed_text=values["seed"]).wait()
+    result = calls.submit(planned, values).wait()
     # By their seeds: an image that failed leaves its number free.
     path_of_seed = dict(zip(seeds, paths, strict=True)) if paths else {}
     files = _save(result, output, path_of_seed)

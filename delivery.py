@@ -4,7 +4,9 @@
 Only names are kept from submission to delivery: undo and loading a file move or remove datablocks.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import bpy
 
@@ -22,12 +24,14 @@ class Delivery:
     """Where the images of a job go.
 
     `seed_text` and `typed_prompt` are what the user typed. `material` gets each image in turn, so
-    that it ends with the last.
+    that it ends with the last. `typed` are the settings of the call by name, for the history; empty
+    if a request was made without them.
     """
 
     seed_text: str = ""
     typed_prompt: str = ""
     material: MaterialTarget | None = None
+    typed: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from .generator_process.messages import (
     Request,
 )
 from .generator_process.seeds import seed_from_text, seeds_of_images
+from .history.recorder import Recorder
 from .preview import Preview
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Session:
         self._records: dict[str, Record] = {}
         self._arrivals = Arrivals()
         self._preview = Preview()
+        self._recorder = Recorder()
         self._is_closing = False
         self._waited_for: set[str] = set()
         self._put_off_since_s: float | None = None
@@ -80,6 +82,11 @@ class Session:
     def is_busy(self) -> bool:
         """Whether a job waits or runs."""
         return bool(self.jobs.running() or self.jobs.queued())
+
+    @property
+    def needs_pump(self) -> bool:
+        """Whether a job waits or runs, or the history is being written."""
+        return self.is_busy or self._recorder.has_news
 
     @property
     def newest(self) -> Job | None:
@@ -126,6 +133,8 @@ class Session:
             self._send(job)
         if is_seen:
             self._show(is_news=bool(events))
+            for sentence in self._recorder.take_problems():
+                screen.report("WARNING", sentence)
 
     def hide_preview(self) -> None:
         """Put everything back that shows the image in the making. The next pump shows it again."""
@@ -144,6 +153,8 @@ class Session:
                 self.pump(is_seen=False)
                 if not (job.has_ended or self._arrivals.wait(_WAIT_S) or self._client is None):
                     self._client.wait(_WAIT_S)
+            self._recorder.wait()
+            self._records[job.job_id].notes += self._recorder.take_problems()
         except KeyboardInterrupt:
             self.cancel(job.job_id)
             raise
@@ -219,6 +230,7 @@ class Session:
         self.release()
         self._arrivals.close()
         self._preview.close()
+        self._recorder.close()
 
     def _forget_records(self) -> None:
         known = {job.job_id for job in self.jobs.all()}
@@ -263,6 +275,7 @@ class Session:
         try:
             if isinstance(event, ImageFinished):
                 record.keep(arrival)
+                self._remember(record, arrival)
                 self.jobs.apply(event)
                 return False
             self._hide_preview(is_result_near=record.has_files)
@@ -279,6 +292,22 @@ class Session:
             self._end(event)
             return False
         return not isinstance(event, ImageFinished)
+
+    def _remember(self, record: Record, arrival: Arrival) -> None:
+        from .history import snapshots
+
+        try:
+            snapshots.keep(self._recorder, record, arrival)
+        except Exception:  # the image matters more
+            logger.exception("an image was not put into the history")
+
+    def _remember_end(self, record: Record, job: Job) -> None:
+        from .history import snapshots
+
+        try:
+            snapshots.finish(self._recorder, record, job)
+        except Exception:
+            logger.exception("the end of a job was not put into the history")
 
     def _hide_preview(self, *, is_result_near: bool) -> None:
         try:
@@ -328,6 +357,7 @@ class Session:
         if job is None:
             return
         record.forget_files()
+        self._remember_end(record, job)
         self._next_look_s = 0.0
         if record.images:
             screen.remember_undo_step("Generate")

@@ -90,4 +90,4 @@ def _tick() -> float | None:
         _session.pump(may_wait_for_user=True)
     except Exception:  # Blender would stop the timer, and jobs would never end
         logger.exception("a pump was cut short")
-    return _PUMP_INTERVAL_S if _session.is_busy else None
+    return _PUMP_INTERVAL_S if _session.needs_pump else None

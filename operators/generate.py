@@ -60,7 +60,7 @@ class TESSERA_OT_generate(GenerationSettings, OptimizationSettings, Operator):
             in_shader_editor(context) and not self.properties.is_property_set("assign_to_material")
         )
         material = _material_target(context) if wanted else None
-        return calls.submit(planned, seed_text=values["seed"], material=material)
+        return calls.submit(planned, values, material=material)
 
     def _fail(self, error: TesseraError) -> "set[OperatorReturnItems]":
         self.report({"ERROR"}, str(error))

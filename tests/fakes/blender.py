@@ -10,12 +10,20 @@ from .painter import paint
 
 
 @pytest.fixture(autouse=True)
-def fresh_blender():
-    """An empty file and a fresh registration. A class left registered can crash Blender at exit."""
-    bpy.ops.wm.read_factory_settings(use_empty=True)
-    tessera.register()
-    yield
-    tessera.unregister()
+def fresh_blender(tmp_path_factory):
+    """An empty file, an empty history and a fresh registration.
+
+    A class left registered can crash Blender at exit.
+    """
+    from tessera.history import place
+
+    folder = tmp_path_factory.mktemp("user") / "история 1"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, "folder", lambda: folder)
+        bpy.ops.wm.read_factory_settings(use_empty=True)
+        tessera.register()
+        yield
+        tessera.unregister()
 
 
 @pytest.fixture

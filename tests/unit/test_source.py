@@ -28,7 +28,7 @@ BOTH_SIDES_OF_GENERATOR = (
     "client.py",
     "jobs.py",
 )
-SHIPPED_FOLDERS = ("generator_process", "operators", "panels", "prompting")
+SHIPPED_FOLDERS = ("generator_process", "history", "operators", "panels", "prompting")
 
 
 def _project_files() -> list[Path]:
