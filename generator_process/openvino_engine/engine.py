@@ -35,7 +35,12 @@ def refusal(model: "LoadedModel") -> str:
         return f'OpenVINO is offered for Stable Diffusion models, and "{model.name}" is none.'
     if any(value.dtype not in _CONVERTIBLE_TYPES for value in unet.parameters()):
         return "OpenVINO needs weights of at least 16 bits, and these are in 8 bits or less."
-    if unet.config.encoder_hid_dim_type or unet.config.class_embed_type:
+    config = unet.config
+    if (
+        config.encoder_hid_dim_type
+        or config.class_embed_type
+        or config.time_embedding_type != "positional"
+    ):
         return f'Model "{model.name}" takes inputs that the OpenVINO engine does not have.'
     return ""
 

@@ -135,7 +135,8 @@ class OpenVinoUNet:
             **(added_cond_kwargs or {}),
         }
         self._refuse({**given, **others})
-        inputs = [_to_numpy(given[name]) for name in self._names]
+        taken = conversion.embedded(self.original, {name: given[name] for name in self._names})
+        inputs = [_to_numpy(taken[name]) for name in self._names]
         if self._axes is None:
             self.prepare(SeamlessAxes.OFF)
         if not self.engine_device.takes_any_size:

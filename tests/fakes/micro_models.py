@@ -97,7 +97,7 @@ def inputs_of(model, height: int = 8, width: int = 8, batch: int = 1, tokens: in
     if config.addition_embed_type == "text_time":
         inputs["added_cond_kwargs"] = {
             "text_embeds": random(batch, 16),
-            "time_ids": torch.tensor([[64.0, 64, 0, 0, 64, 64]] * batch),
+            "time_ids": torch.tensor([[321.0, 643, 0, 0, 321, 643]] * batch),
         }
     return inputs
 

@@ -9,7 +9,7 @@ from fakes import openvino_needed  # noqa: F401
 from tessera.generator_process import environments
 from tessera.generator_process.messages import SeamlessAxes
 from tessera.generator_process.openvino_engine import availability, cache, in_use
-from tessera.optimizations import Engine, Optimizations
+from tessera.optimizations import Engine, HalfPrecision, Optimizations
 
 TORCH = Optimizations(automatic=False)
 OPENVINO = Optimizations(automatic=False, engine=Engine.OPENVINO)
@@ -29,19 +29,21 @@ def jobs(sdxl, tmp_path, monkeypatch):
 
 def test_same_images_and_no_trace_when_it_is_taken_out(jobs):
     """Axes, prompts of several windows and sizes as with torch, and torch afterwards as before."""
-    (expected,) = jobs.images(optimizations=TORCH, **SETTINGS)
-    context = jobs.run(optimizations=OPENVINO, **SETTINGS)
+    torch_32 = replace(TORCH, half_precision=HalfPrecision.OFF)
+    openvino_32 = replace(OPENVINO, half_precision=HalfPrecision.OFF)
+    (expected,) = jobs.images(optimizations=torch_32, **SETTINGS)
+    context = jobs.run(optimizations=openvino_32, **SETTINGS)
     assert "engine: openvino" in jobs.finished.applied
     assert not jobs.finished.skipped
     stages = [progress.stage for progress in context.progress]
     assert "Converting the model for OpenVINO" in stages
     assert np.abs(context.images[0].astype(int) - expected).max() <= 1
 
-    again = jobs.run(optimizations=OPENVINO, **SETTINGS)
+    again = jobs.run(optimizations=openvino_32, **SETTINGS)
     assert "OpenVINO" not in " ".join(progress.stage for progress in again.progress)
     assert np.array_equal(again.images[0], context.images[0])
 
-    (after,) = jobs.images(optimizations=TORCH, **SETTINGS)
+    (after,) = jobs.images(optimizations=torch_32, **SETTINGS)
     assert np.array_equal(after, expected)
     assert in_use(jobs.model) is None
 

@@ -13,11 +13,13 @@ BESIDE_MODULES = {
     "baking",
     "blender_manifest.toml",
     "generator_process",
+    "history",
     "installation",
     "materials",
     "operators",
     "packaged_files.txt",
     "panels",
+    "prompting",
     "requirements",
     "starter_model",
 }
